@@ -1,0 +1,255 @@
+"""The loop between scheduler and controller: one decision a step, one outcome a step, in order.
+
+It runs on the scheduler's path at every token. It reads the host's scheduler and its outputs, writes nothing in them.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from vllm_hust_vspec.control import Decision, GammaController, StepContext, StepOutcome
+from vllm_hust_vspec.host.scope import MODEL_DRAFTERS
+
+logger = logging.getLogger("vllm.vspec")
+
+
+@dataclass(slots=True)
+class Step:
+    """A scheduled step whose output is still to come."""
+
+    output: Any
+    gamma: int
+    context: StepContext
+    expected: list[str]
+    after_idle: bool
+    pinned: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Feedback:
+    """What a step's output says, read before the scheduler consumes it. verified: request id -> (proposed, accepted)."""
+
+    step: Step
+    verified: dict[str, tuple[int, int]]
+    interval_s: float | None
+
+
+class GammaLoop:
+    """Decides gamma for a scheduler and learns from what its steps return.
+
+    clock: seconds, monotonic; `new_controller` makes the controller anew when it is reset.
+    """
+
+    def __init__(
+        self,
+        *,
+        method: str,
+        policy: str,
+        max_gamma: int,
+        token_budget: int,
+        new_controller: Callable[[], GammaController],
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self.method = method
+        self.policy = policy
+        self.max_gamma = max_gamma
+        self.token_budget = token_budget
+        self.clock = clock
+        self.pin: int | None = None
+        self.gamma = 0
+        self._new_controller = new_controller
+        self._controller = new_controller()
+        self._pending: deque[Step] = deque()
+        self._asked: set[str] = set()
+        self._idle = True
+        self._last_update: float | None = None
+        self._faults = 0
+        self.gamma_histogram: Counter[int] = Counter()
+        self.decisions: Counter[str] = Counter()
+        self.totals: Counter[str] = Counter()
+
+    def use(self, new_controller: Callable[[], GammaController]) -> None:
+        """Let another controller decide, from the next step on; steps in flight are not shown to it."""
+        self._new_controller = new_controller
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget what was learnt."""
+        controller = self._new_controller()
+        for step in self._pending:
+            step.pinned = True
+        self._controller = controller
+
+    def decide(self, scheduler: Any, output: Any) -> int:
+        """Gamma of this non-empty step: how many tokens each request that samples in it drafts for its next one."""
+        context, sampling, expected = self._read(scheduler, output)
+        pin = self.pin
+        gamma, reason = (pin, "pinned") if pin is not None else self._ask(context)
+        if not context.num_decodes:
+            gamma = 0  # nobody drafts for a next step; a model drafter still runs once, to keep its KV whole
+        else:
+            self.gamma_histogram[gamma] += 1
+            self.totals["switches"] += gamma != self.gamma
+            self.gamma = gamma
+        self.totals["steps"] += 1
+        self.decisions[reason] += 1
+        self._pending.append(Step(output, gamma, context, expected, self._idle, pin is not None))
+        self._idle = False
+        # Requests that did not run in this step keep the drafts that they were given before it.
+        self._asked.difference_update(output.num_scheduled_tokens)
+        self._asked.difference_update(output.finished_req_ids)
+        if gamma:
+            self._asked.update(sampling)
+        return gamma
+
+    def skip(self) -> None:
+        """An empty schedule: what comes after it was waited for, so its interval says nothing."""
+        self._idle = not self._pending
+
+    def begin_update(self, scheduler: Any, output: Any, runner_output: Any) -> Feedback | None:
+        """Read a step's output before the scheduler consumes it. None where the step was never decided."""
+        now = self.clock()
+        if not any(step.output is output for step in self._pending):
+            return None
+        while self._pending[0].output is not output:
+            cancelled = self._pending.popleft()
+            self._observe(cancelled, _outcome(cancelled, {}, 0, None, self.method))
+        step = self._pending.popleft()
+        interval = None if step.after_idle or self._last_update is None else now - self._last_update
+        self._last_update = now
+        return Feedback(step, _verified(step.expected, scheduler, output, runner_output), interval)
+
+    def end_update(self, scheduler: Any, feedback: Feedback, engine_outputs: Mapping[int, Any]) -> None:
+        """Complete a step's outcome with the tokens that were kept, and show it to the controller."""
+        committed = sum(len(out.new_token_ids) for group in engine_outputs.values() for out in group.outputs)
+        outcome = _outcome(feedback.step, feedback.verified, committed, feedback.interval_s, self.method)
+        totals = self.totals
+        totals["proposed"] += sum(outcome.proposed)
+        totals["accepted"] += sum(outcome.accepted)
+        totals["verifications"] += sum(1 for count in outcome.proposed if count)
+        totals["committed_tokens"] += committed
+        self._idle = not self._pending and not scheduler.has_unfinished_requests()
+        self._observe(feedback.step, outcome)
+
+    def counters(self) -> dict[str, Any]:
+        """Cumulative counts since the engine started, and the controller's state, as JSON-able data."""
+        return {
+            "method": self.method,
+            "policy": self.policy,
+            "max_gamma": self.max_gamma,
+            "gamma": self.gamma,
+            "pin": self.pin,
+            "faults": self._faults,
+            "gamma_histogram": {str(gamma): count for gamma, count in sorted(self.gamma_histogram.items())},
+            "decisions": dict(self.decisions),
+            **{
+                name: self.totals[name]
+                for name in ("steps", "switches", "proposed", "accepted", "verifications", "committed_tokens")
+            },
+            "controller": self._controller.snapshot(),
+        }
+
+    def _read(self, scheduler: Any, output: Any) -> tuple[StepContext, list[str], list[str]]:
+        """The step's context, the requests that sample in it, and those whose drafts it verifies."""
+        requests, drafts = scheduler.requests, output.scheduled_spec_decode_tokens
+        fresh = {new.req_id for new in output.scheduled_new_reqs} | output.scheduled_cached_reqs.resumed_req_ids
+        asked = self._asked
+        sampling: list[str] = []
+        expected: list[str] = []
+        prefill = context = verify = 0
+        for request_id, scheduled in output.num_scheduled_tokens.items():
+            request = requests[request_id]
+            computed = request.num_computed_tokens
+            width = len(drafts.get(request_id, ()))
+            if computed + scheduled >= request.num_tokens + request.num_output_placeholders:
+                sampling.append(request_id)
+                context += computed
+            if scheduled - width > 1:
+                prefill += scheduled
+                continue
+            verify += scheduled
+            # The drafts of a request that joins or resumes are padding: nobody drafted them.
+            if request_id not in fresh and (width or request_id in asked):
+                expected.append(request_id)
+        step = StepContext(
+            num_decodes=len(sampling),
+            num_prefill_tokens=prefill,
+            context_tokens=context,
+            token_budget=self.token_budget,
+            verify_tokens=verify,
+        )
+        return step, sampling, expected
+
+    def _ask(self, context: StepContext) -> tuple[int, str]:
+        try:
+            decision: Decision = self._controller.decide(context)
+            return min(max(decision.gamma, 0), self.max_gamma), decision.reason
+        except Exception:
+            self._fault("decide")
+            return self.gamma, "fault"
+
+    def _observe(self, step: Step, outcome: StepOutcome) -> None:
+        if step.pinned:
+            return
+        try:
+            self._controller.observe(outcome)
+        except Exception:
+            self._fault("observe")
+
+    def _fault(self, where: str) -> None:
+        """A broken controller pins gamma where it is; serving goes on."""
+        self._faults += 1
+        if self._faults == 1:
+            logger.exception("vspec: the controller failed in %s; gamma is pinned at %d", where, self.gamma)
+        self.pin = self.gamma
+
+
+def _outcome(
+    step: Step, verified: Mapping[str, tuple[int, int]], committed: int, interval_s: float | None, method: str
+) -> StepOutcome:
+    context = step.context
+    return StepOutcome(
+        gamma=step.gamma,
+        num_decodes=context.num_decodes,
+        num_prefill_tokens=context.num_prefill_tokens,
+        context_tokens=context.context_tokens,
+        proposed=tuple(proposed for proposed, _ in verified.values()),
+        accepted=tuple(accepted for _, accepted in verified.values()),
+        committed_tokens=committed,
+        interval_s=interval_s,
+        verify_tokens=context.verify_tokens,
+        draft_passes=max(step.gamma, 1) if method in MODEL_DRAFTERS else 0,
+        request_ids=tuple(verified),
+    )
+
+
+def _verified(
+    expected: list[str], scheduler: Any, output: Any, runner_output: Any
+) -> dict[str, tuple[int, int]]:
+    """(proposed, accepted) of each request whose drafts a step verified.
+
+    Skipped: requests that are gone, that the step did not sample, and stale outputs of preempted ones. Drafts that a
+    grammar forbade were never offered to the target, so they do not count.
+    """
+    sampled = runner_output.sampled_token_ids
+    if not sampled:
+        return {}
+    index = runner_output.req_id_to_index
+    drafts = output.scheduled_spec_decode_tokens
+    invalid = output.num_invalid_spec_tokens or {}
+    verified = {}
+    for request_id in expected:
+        request = scheduler.requests.get(request_id)
+        row = index.get(request_id)
+        if request is None or row is None or request.is_finished() or request.num_stale_output_tokens > 0:
+            continue
+        tokens = len(sampled[row])
+        if tokens:
+            proposed = len(drafts.get(request_id, ())) - invalid.get(request_id, 0)
+            verified[request_id] = (proposed, min(tokens - 1, proposed))
+    return verified

@@ -1,0 +1,108 @@
+"""The two stages: hooks that register() installs, and what they do once a process has its configuration."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+from collections.abc import Callable
+from typing import Any
+
+from vllm_hust_vspec._version import __version__
+from vllm_hust_vspec.errors import VSpecError, fail
+from vllm_hust_vspec.host.registry import Facts, Role
+from vllm_hust_vspec.host.requirements import resolve
+from vllm_hust_vspec.host.scheduler import adaptive_class
+from vllm_hust_vspec.host.scope import Scope, scope_of
+from vllm_hust_vspec.settings import Settings
+
+logger = logging.getLogger("vllm.vspec")
+
+# The engine's scheduler configuration, with the scope found for it: the scheduler class is asked of that object alone,
+# without the rest of the configuration.
+_engine: tuple[Any, Scope] | None = None
+
+
+@functools.cache
+def settings() -> Settings:
+    """The options of this process, read from its environment once."""
+    return Settings.from_environment(os.environ)
+
+
+def register_stage() -> None:
+    """Install the hooks of the register stage and log what they are."""
+    from vllm_hust_vspec.host.patches import REGISTRY
+
+    REGISTRY.apply(REGISTRY.select("register", Facts(settings())))
+
+
+def has_dynamic_graph_rule(facts: Facts) -> bool:
+    found, _ = resolve("vllm.config.vllm:VllmConfig._maybe_override_dynamic_sd_cudagraph_mode")
+    return found is not None
+
+
+def configure_engine(original: Callable[..., None], executor: Any, vllm_config: Any, *args: Any, **kwargs: Any) -> None:
+    global _engine
+    scope = _or_end(lambda: scope_of(vllm_config, settings()))
+    _engine = (vllm_config.scheduler_config, scope)
+    _configured("engine", vllm_config, scope.line)
+    original(executor, vllm_config, *args, **kwargs)
+
+
+def configure_worker(original: Callable[..., None], worker: Any, vllm_config: Any, *args: Any, **kwargs: Any) -> None:
+    _configured("worker", vllm_config, "obeys the engine's gamma")
+    original(worker, vllm_config, *args, **kwargs)
+
+
+def extend_scheduler(original: Callable[..., type], scheduler_config: Any) -> type:
+    resolved = original(scheduler_config)
+    if _engine is None or _engine[0] is not scheduler_config or _engine[1].kind != "adaptive":
+        return resolved
+    return adaptive_class(resolved, _engine[1], settings())
+
+
+def prefer_piecewise(original: Callable[..., None], vllm_config: Any) -> None:
+    original(vllm_config)
+    from vllm.config import CUDAGraphMode
+    from vllm.platforms import current_platform
+
+    compilation = vllm_config.compilation_config
+    if not current_platform.is_cuda_alike() or not compilation.cudagraph_mode.has_full_cudagraphs():
+        return
+    if scope_of(vllm_config, settings()).kind == "adaptive":
+        logger.warning(
+            "vspec: gamma changes the width of verification, so graphs become PIECEWISE instead of %s",
+            compilation.cudagraph_mode.name,
+        )
+        compilation.cudagraph_mode = CUDAGraphMode.PIECEWISE
+
+
+def _configured(role: Role, vllm_config: Any, line: str) -> None:
+    """Apply the patches of the configured stage in this process and log its ledger line."""
+    from vllm_hust_vspec.host.patches import REGISTRY
+
+    facts = Facts(settings(), role, vllm_config)
+    selected = REGISTRY.select("configured", facts)
+    _or_end(lambda: REGISTRY.apply(selected))
+    import vllm
+
+    logger.info(
+        "vspec %s %s, pid %d: %s; patches: %s; vLLM %s",
+        __version__,
+        role,
+        os.getpid(),
+        line,
+        ", ".join(REGISTRY.applied) or "none",
+        getattr(vllm, "__version__", "of unknown version"),
+    )
+
+
+
+def _or_end(step: Callable[[], Any]) -> Any:
+    """Run a step; a fault of the host or of an option ends the process with its one line."""
+    try:
+        return step()
+    except VSpecError as error:
+        fail(str(error))
+
+

@@ -1,0 +1,7 @@
+"""Finding and registering drafters: `vllm-hust-vspec-models`."""
+
+from vllm_hust_vspec.errors import not_built_yet
+
+
+def main() -> None:
+    not_built_yet("vllm-hust-vspec-models")

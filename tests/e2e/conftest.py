@@ -1,0 +1,59 @@
+"""Engines run in the test's process, so that gamma can be driven and counted; the models are made once a run."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+os.environ.update(
+    HUST_VSPEC_ENABLED="1",
+    VLLM_ENABLE_V1_MULTIPROCESSING="0",
+    VLLM_CPU_KVCACHE_SPACE="1",
+    VLLM_CPU_OMP_THREADS_BIND="nobind",
+    VLLM_LOGGING_LEVEL="INFO",
+    VLLM_NO_USAGE_STATS="1",
+    HF_HUB_OFFLINE="1",
+    OMP_NUM_THREADS="1",
+    NUMBA_NUM_THREADS="1",
+)
+
+
+@pytest.fixture(scope="session")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the tiny models, shared by all workers of a run."""
+    import filelock
+    import tiny_models
+
+    shared = tmp_path_factory.getbasetemp()
+    if os.environ.get("PYTEST_XDIST_WORKER"):
+        shared = shared.parent
+    root = shared / "tiny-models"
+    with filelock.FileLock(str(shared / "tiny-models.lock")):
+        if not (root / "done").exists():
+            tiny_models.build(root)
+            (root / "done").touch()
+    return root
+
+
+@pytest.fixture(scope="session")
+def references(models: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Any]:
+    """The target's own answers to every case, computed once a run for each target and kept in a file."""
+    import filelock
+    from cases import reference
+    from engines import engine
+
+    def of(target: str) -> Any:
+        file = models / f"{target}.answers.json"
+        with filelock.FileLock(f"{file}.lock"):
+            if not file.exists():
+                with engine(models / target, block_size=32) as plain:
+                    assert "Adaptive" not in type(plain.scheduler).__name__
+                    file.write_text(json.dumps(reference(plain)))
+            return json.loads(file.read_text())
+
+    return of
