@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vllm_hust_vspec.host import cpu_expand, hooks, scheduler
+from vllm_hust_vspec.host import cpu_sampling, hooks, scheduler
 from vllm_hust_vspec.host.registry import Patch, Registry
 from vllm_hust_vspec.host.requirements import Attributes, Method
 
@@ -50,12 +50,22 @@ PATCHES = (
     ),
     Patch(
         name="cpu-expand-kernel",
-        target=cpu_expand.KERNEL,
+        target=cpu_sampling.EXPAND,
         reason="one sampled row makes a whole speculative batch garbage on vLLM's CPU backend (0.23 to 0.32)",
-        replace=cpu_expand.expand,
-        when=lambda facts: facts.role == "worker" and cpu_expand.is_broken(),
-        requires=(Method(cpu_expand.KERNEL, ("x", "cu_num_tokens", "num_tokens", "replace_from", "replace_to")),),
+        replace=cpu_sampling.expand,
+        when=lambda facts: facts.role == "worker" and cpu_sampling.expand_is_broken(),
+        requires=(Method(cpu_sampling.EXPAND, ("x", "cu_num_tokens", "num_tokens", "replace_from", "replace_to")),),
         until="vLLM's CPU expand kernel keeps float operands",
+    ),
+    Patch(
+        name="cpu-constrain-nothing",
+        target=cpu_sampling.CONSTRAIN,
+        reason="a top-k request ends the engine on vLLM's CPU backend (0.32) at the first step without drafts, which "
+        "every prefill and every step at gamma 0 is",
+        replace=cpu_sampling.constrain,
+        when=lambda facts: facts.role == "worker" and cpu_sampling.constrain_is_broken(),
+        requires=(Method(cpu_sampling.CONSTRAIN, ("logits", "cu_num_draft_tokens", "sampling_metadata")),),
+        until="vLLM's CPU top-k accepts an empty batch",
     ),
 )
 
