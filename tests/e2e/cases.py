@@ -62,7 +62,7 @@ def _structured(row: int) -> Any:
 def _stopping(row: int) -> Any:
     from vllm import SamplingParams
 
-    return SamplingParams(temperature=0, max_tokens=40, stop=["a", "e", "q"][row % 3 :], ignore_eos=True)
+    return SamplingParams(temperature=0, max_tokens=40, stop=[["Q"], ["z"], ["x", "j"]][row % 3], ignore_eos=True)
 
 
 def _several(row: int) -> Any:

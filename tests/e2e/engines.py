@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import random
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -91,6 +92,9 @@ def engine(
         else:
             spec["model"] = str(drafter)
     with async_on_cpu() if asynchronous else contextlib.nullcontext():
+        # vLLM looks through every module for kernels and trips over a lazy object of llvmlite's, which an earlier
+        # engine with ngram drafting has imported.
+        hidden = sys.modules.pop("llvmlite.binding.ffi", None)
         llm = LLM(
             model=str(model),
             **{
@@ -107,6 +111,8 @@ def engine(
             }
             | options,
         )
+        if hidden is not None:
+            sys.modules["llvmlite.binding.ffi"] = hidden
         try:
             yield Engine(llm)
         finally:

@@ -25,7 +25,8 @@ SETUPS = {
 SKILLED = {"draft_model-sync", "draft_model-async", "llama-draft_model-sync", "eagle-sync", "eagle-async", "ngram-sync"}
 
 
-@pytest.fixture(scope="module", params=SETUPS)
+# One engine start serves all the cases of a set-up: keep them in one worker.
+@pytest.fixture(scope="module", params=[pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in SETUPS])
 def setup(request: pytest.FixtureRequest, models: Path, references: Any) -> Iterator[tuple[str, Engine, Any]]:
     target, method, drafter, asynchronous = SETUPS[request.param]
     expected = references(target)
@@ -48,9 +49,11 @@ def test_changing_gamma_keeps_tokens(setup: tuple[str, Engine, Any], case: str, 
     script = started.drive(cycling if schedule == "cycling" else at_random(len(case)))
     want = expected[case]
     assert CASES[case].run(started, want["prompts"]) == want["tokens"]
+    if case not in ("greedy", "chunked-prefill", "many"):
+        return
     decided = collections.Counter(outcome.gamma for outcome in script.outcomes)
-    assert set(decided) >= set(range(MAX_GAMMA + 1)), f"not every gamma was tried: {decided}"
-    if name in SKILLED and case in ("greedy", "many"):
+    assert set(decided) == set(range(MAX_GAMMA + 1)), f"not every gamma was tried: {decided}"
+    if name in SKILLED:
         assert script.acceptance > 0.05, f"nothing was accepted, so nothing was tested: {script.acceptance}"
 
 
@@ -64,11 +67,13 @@ def test_prefix_hits_keep_tokens(setup: tuple[str, Engine, Any]) -> None:
 
 
 def test_every_decision_is_observed_once_and_in_order(setup: tuple[str, Engine, Any]) -> None:
-    _, started, expected = setup
+    name, started, expected = setup
     script = started.drive(cycling)
     CASES["many"].run(started, expected["many"]["prompts"])
-    assert len(script.outcomes) == len(script.contexts)
-    for context, outcome in zip(script.contexts, script.outcomes, strict=True):
+    # The asynchronous engine returns with its last step, scheduled before it knew that all had finished, in flight.
+    in_flight = len(script.contexts) - len(script.outcomes)
+    assert 0 <= in_flight <= (2 if name.endswith("-async") else 0)
+    for context, outcome in zip(script.contexts, script.outcomes, strict=False):
         assert (context.num_decodes, context.num_prefill_tokens, context.verify_tokens) == (
             outcome.num_decodes,
             outcome.num_prefill_tokens,

@@ -34,7 +34,7 @@ def build(root: Path) -> None:
     llama = _causal(LlamaConfig, LlamaForCausalLM, vocab, layers=2, seed=1)
     _save(root / "llama", llama, tokenizer)
     _save(root / "llama_draft", _noisy(llama, 0.02), tokenizer)
-    soft = _damped(target, 0.05)
+    soft = _damped(target, 0.006)
     _save(root / "target_soft", soft, tokenizer)
     _save_eagle(root / "eagle", vocab, tokenizer, target)
     _save_eagle3(root / "eagle3", vocab, tokenizer, target)
@@ -107,7 +107,7 @@ def _save_eagle(path: Path, vocab: int, tokenizer: PreTrainedTokenizerFast, targ
         if name.endswith(("o_proj.weight", "down_proj.weight")):
             weights[name].zero_()
     noise = torch.randn(HIDDEN, 2 * HIDDEN, generator=torch.Generator().manual_seed(5))
-    weights["fc.weight"] = torch.cat([torch.eye(HIDDEN), torch.zeros(HIDDEN, HIDDEN)], dim=1) + 0.02 * noise
+    weights["fc.weight"] = torch.cat([torch.eye(HIDDEN), torch.zeros(HIDDEN, HIDDEN)], dim=1) + 0.002 * noise
     _save_head(path, weights, _head_config(vocab, "LlamaForCausalLM"), tokenizer)
 
 
