@@ -13,7 +13,7 @@ class UserError(VSpecError):
     """Bad input: an option, a file, a path, an environment variable."""
 
 
-class HostMismatch(VSpecError):
+class HostMismatch(VSpecError):  # noqa: N818 (it names what is wrong, as the one line does)
     """The installed vLLM or vLLM-Ascend lacks something that an enabled feature needs."""
 
 

@@ -21,4 +21,6 @@ def register() -> None:
     except errors.VSpecError as error:
         errors.fail(str(error))
     except ImportError as error:
-        errors.fail(f"the plugin cannot start: {error}; reinstall vllm-hust-vspec, or unset {ENABLED} to serve without it")
+        errors.fail(
+            f"the plugin cannot start: {error}; reinstall vllm-hust-vspec, or unset {ENABLED} to serve without it"
+        )

@@ -16,7 +16,9 @@ EXPAND = "vllm.v1.sample.rejection_sampler:expand_batch_to_tokens"
 CONSTRAIN = "vllm.v1.sample.rejection_sampler:apply_sampling_constraints"
 
 
-def expand(original: Any, x: Any, cu_num_tokens: Any, num_tokens: int, replace_from: int = 0, replace_to: int = 0) -> Any:
+def expand(
+    original: Any, x: Any, cu_num_tokens: Any, num_tokens: int, replace_from: int = 0, replace_to: int = 0
+) -> Any:
     """Repeat x[i] for each token of request i, writing replace_to where x equals replace_from.
 
     x: any dtype [B]; cu_num_tokens: int32 [B], running sum of tokens per request; num_tokens: its last value.

@@ -32,7 +32,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Feedback:
-    """What a step's output says, read before the scheduler consumes it. verified: request id -> (proposed, accepted)."""
+    """A step's output, read before the scheduler consumes it. verified: request id -> (proposed, accepted)."""
 
     step: Step
     verified: dict[str, tuple[int, int]]
@@ -228,9 +228,7 @@ def _outcome(
     )
 
 
-def _verified(
-    expected: list[str], scheduler: Any, output: Any, runner_output: Any
-) -> dict[str, tuple[int, int]]:
+def _verified(expected: list[str], scheduler: Any, output: Any, runner_output: Any) -> dict[str, tuple[int, int]]:
     """(proposed, accepted) of each request whose drafts a step verified.
 
     Skipped: requests that are gone, that the step did not sample, and stale outputs of preempted ones. Drafts that a

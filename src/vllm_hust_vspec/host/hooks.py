@@ -14,6 +14,7 @@ from vllm_hust_vspec.host.registry import Facts, Role
 from vllm_hust_vspec.host.requirements import resolve
 from vllm_hust_vspec.host.scheduler import adaptive_class
 from vllm_hust_vspec.host.scope import Scope, scope_of
+from vllm_hust_vspec.host.steering import remove_at_exit
 from vllm_hust_vspec.settings import Settings
 
 logger = logging.getLogger("vllm.vspec")
@@ -21,16 +22,22 @@ logger = logging.getLogger("vllm.vspec")
 # The engine's scheduler configuration, with the scope found for it: the scheduler class is asked of that object alone,
 # without the rest of the configuration.
 _engine: tuple[Any, Scope] | None = None
+_logged: dict[str, str] = {}
 
 
 @functools.cache
 def settings() -> Settings:
-    """The options of this process, read from its environment once."""
-    return Settings.from_environment(os.environ)
+    """The options of this process, read from its environment once.
+
+    Raises UserError for an option that this version only declares: it must not look as if it worked.
+    """
+    found = Settings.from_environment(os.environ)
+    found.require_built()
+    return found
 
 
 def register_stage() -> None:
-    """Install the hooks of the register stage and log what they are."""
+    """Install the hooks of the register stage."""
     from vllm_hust_vspec.host.patches import REGISTRY
 
     REGISTRY.apply(REGISTRY.select("register", Facts(settings())))
@@ -39,6 +46,19 @@ def register_stage() -> None:
 def has_dynamic_graph_rule(facts: Facts) -> bool:
     found, _ = resolve("vllm.config.vllm:VllmConfig._maybe_override_dynamic_sd_cudagraph_mode")
     return found is not None
+
+
+def configure_front_end(original: Callable[..., None], vllm_config: Any, *args: Any, **kwargs: Any) -> None:
+    original(vllm_config, *args, **kwargs)
+    if vllm_config.model_config is None:
+        return  # a default configuration that vLLM makes for its own use
+    line = _or_end(lambda: scope_of(vllm_config, settings())).line
+    if _logged:
+        return  # an engine process may rebuild its configuration; it logs as what it is
+    _log_ledger("front end", line)
+    path = settings().serve.steering_socket
+    if path is not None:
+        remove_at_exit(os.fspath(path))
 
 
 def configure_engine(original: Callable[..., None], executor: Any, vllm_config: Any, *args: Any, **kwargs: Any) -> None:
@@ -84,8 +104,18 @@ def _configured(role: Role, vllm_config: Any, line: str) -> None:
     facts = Facts(settings(), role, vllm_config)
     selected = REGISTRY.select("configured", facts)
     _or_end(lambda: REGISTRY.apply(selected))
+    _log_ledger(role, line)
+
+
+def _log_ledger(role: str, line: str) -> None:
+    """One line on what is effective in this process; repeated only when it changes."""
     import vllm
 
+    from vllm_hust_vspec.host.patches import REGISTRY
+
+    if _logged.get(role) == line:
+        return
+    _logged[role] = line
     logger.info(
         "vspec %s %s, pid %d: %s; patches: %s; vLLM %s",
         __version__,
@@ -97,12 +127,9 @@ def _configured(role: Role, vllm_config: Any, line: str) -> None:
     )
 
 
-
 def _or_end(step: Callable[[], Any]) -> Any:
     """Run a step; a fault of the host or of an option ends the process with its one line."""
     try:
         return step()
     except VSpecError as error:
         fail(str(error))
-
-

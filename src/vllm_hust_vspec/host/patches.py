@@ -8,6 +8,16 @@ from vllm_hust_vspec.host.requirements import Attributes, Method
 
 PATCHES = (
     Patch(
+        name="configure-front-end",
+        stage="register",
+        target="vllm.config.vllm:VllmConfig.__post_init__",
+        reason="the first moment at which any process has the whole configuration: an option that contradicts it must "
+        "end the server before it starts another process",
+        replace=hooks.configure_front_end,
+        requires=(Attributes("vllm.config.vllm:VllmConfig", ("model_config", "speculative_config")),),
+        until="vLLM calls general plugins with the configuration",
+    ),
+    Patch(
         name="configure-engine",
         stage="register",
         target="vllm.v1.executor.abstract:Executor.__init__",

@@ -1,6 +1,6 @@
 """What a patch relies on in the host: plain data, and its check against imported modules.
 
-A dotted path names a module and, after a colon, an attribute chain inside it: `vllm.v1.core.sched.output:SchedulerOutput`.
+A path names a module and, after a colon, an attribute chain in it: `vllm.v1.core.sched.output:SchedulerOutput`.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from typing import Any
 from vllm_hust_vspec.control import make_controller
 from vllm_hust_vspec.errors import HostMismatch
 from vllm_hust_vspec.host.gamma_loop import GammaLoop
-from vllm_hust_vspec.host.requirements import Attributes, Field, Method
+from vllm_hust_vspec.host.requirements import Attributes, Field, Method, Requirement
 from vllm_hust_vspec.host.scope import Scope
 from vllm_hust_vspec.host.steering import SteeringServer
 from vllm_hust_vspec.settings import Settings
@@ -20,7 +20,7 @@ _OWN_ATTRIBUTES = Attributes(
     _SCHEDULER, ("num_spec_tokens", "requests", "max_num_scheduled_tokens", "vllm_config", "has_unfinished_requests")
 )
 # What AdaptiveScheduler and GammaLoop read and extend, for the registry and the doctor.
-REQUIRES = (
+REQUIRES: tuple[Requirement, ...] = (
     Method(f"{_SCHEDULER}.schedule"),
     Method(f"{_SCHEDULER}._update_after_schedule", ("scheduler_output",)),
     Method(f"{_SCHEDULER}.update_from_output", ("scheduler_output", "model_runner_output")),

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from vllm_hust_vspec.errors import HostMismatch, UserError
+from vllm_hust_vspec.errors import HostMismatch
 from vllm_hust_vspec.host.requirements import Field, Method
 from vllm_hust_vspec.settings import Settings
 
 ADAPTIVE_METHODS = ("draft_model", "eagle", "eagle3", "ngram")
-# Methods whose drafter runs a model: at gamma 0 the host still runs one shadow pass, which keeps the drafter's KV whole.
+# Methods whose drafter runs a model: at gamma 0 the host still runs one shadow pass, to keep the drafter's KV whole.
 MODEL_DRAFTERS = ("draft_model", "eagle", "eagle3")
 
 # What a host must carry so that gamma can change at every step (vLLM 0.24 and later, V1 runner).
@@ -22,7 +22,7 @@ CARRIES_GAMMA = (
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """`kind` adaptive: a controller decides; pinned: gamma stays at the configured number; inert: nothing to speculate."""
+    """kind: adaptive, a controller decides; pinned, gamma stays as configured; inert, there is no speculation."""
 
     kind: Literal["adaptive", "pinned", "inert"]
     line: str
@@ -42,20 +42,15 @@ def scope_of(vllm_config: Any, settings: Settings) -> Scope:
     reason = _pinned_because(vllm_config, spec, method)
     if reason is not None:
         return Scope("pinned", f"gamma stays at {gamma} ({method}): {reason}", method, gamma)
-    min_gamma = settings.adaptive.min_gamma
-    if min_gamma is not None and min_gamma > gamma:
-        raise UserError(
-            f"--adaptive-min-gamma {min_gamma} exceeds num_speculative_tokens {gamma} of the server's speculative "
-            f"config; set it to 0..{gamma}"
-        )
+    adaptive = settings.for_server(method=method, gamma=gamma).adaptive
     lost = next(filter(None, (need.missing() for need in CARRIES_GAMMA)), None)
     if lost is not None:
         raise HostMismatch(
             f"this vLLM cannot change gamma while it serves: {lost} (vLLM 0.24 and later have it); "
             "update vLLM, or unset HUST_VSPEC_ENABLED to serve with a fixed gamma"
         )
-    policy = settings.adaptive.policy if settings.adaptive.speculation else "fixed"
-    low = gamma if policy == "fixed" else (min_gamma or 0)
+    policy = adaptive.policy if adaptive.speculation else "fixed"
+    low = gamma if policy == "fixed" else (adaptive.min_gamma or 0)
     return Scope("adaptive", f"gamma {low}..{gamma} ({method}), policy {policy}", method, gamma)
 
 

@@ -7,6 +7,7 @@ controller, `{"op": "counters"}` reads the counts. Replies carry `"ok": true`, o
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import json
 import os
@@ -14,6 +15,7 @@ import socket
 import socketserver
 import stat
 import threading
+import time
 from typing import Any
 
 from vllm_hust_vspec.errors import UserError
@@ -91,6 +93,19 @@ def _gamma(value: Any, max_gamma: int) -> int | None:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= max_gamma:
         raise ValueError(f"gamma is null or a whole number in 0..{max_gamma}, not {value!r}")
     return value
+
+
+def remove_at_exit(path: str) -> None:
+    """Let this process, as it ends, remove the socket of an engine that was killed: vLLM gives engines no time."""
+
+    def remove() -> None:
+        for _ in range(20):  # the engine may take a moment to die of its signal
+            with contextlib.suppress(UserError, OSError):
+                _clear_stale(path)
+                return
+            time.sleep(0.05)
+
+    atexit.register(remove)
 
 
 def _clear_stale(path: str) -> None:

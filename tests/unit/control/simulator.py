@@ -1,7 +1,7 @@
 """A small serving engine to drive controllers with: closed loop, joins and finishes, prefill mixed in, async lag.
 
-Texts are fixed by the seed: whether a token can be guessed, and whether a drafter offers anything at it, does not depend
-on the gammas chosen, so that runs of one seed compare like with like.
+Texts are fixed by the seed: whether a token can be guessed, and whether a drafter offers anything at it, does not
+depend on the gammas chosen, so that runs of one seed compare like with like.
 """
 
 import math
@@ -77,7 +77,9 @@ class Request:
 
     def accept(self, proposed: int) -> int:
         accepted = 0
-        while accepted < proposed and self.luck[self.served + accepted] < self.rates[min(accepted, len(self.rates) - 1)]:
+        while (
+            accepted < proposed and self.luck[self.served + accepted] < self.rates[min(accepted, len(self.rates) - 1)]
+        ):
             accepted += 1
         return accepted
 

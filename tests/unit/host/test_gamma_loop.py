@@ -163,7 +163,7 @@ def test_stale_and_finished_requests_are_skipped() -> None:
     host = Host([2])
     for name in ("stale", "done", "gone", "fine"):
         host.add(name, tokens=11, computed=10)
-    output = host.schedule({n: 3 for n in host.requests}, {n: [5, 6] for n in host.requests})
+    output = host.schedule(dict.fromkeys(host.requests, 3), {n: [5, 6] for n in host.requests})
     host.requests["stale"].num_stale_output_tokens = 3
     host.requests["done"].is_finished = lambda: True
     del host.requests["gone"]

@@ -46,7 +46,7 @@ def free(value: int) -> int:
     return value
 
 
-@pytest.fixture()
+@pytest.fixture
 def host() -> Iterator[ModuleType]:
     """A small host of two modules; the second imported `free` by name."""
     module, user = ModuleType("fakehost"), ModuleType("fakehost_user")
@@ -146,7 +146,9 @@ def test_a_missing_requirement_stops_everything_and_is_named(host: ModuleType, n
     assert not registry.applied
 
 
-@pytest.mark.parametrize("target", ["fakehost:Base.gone", "fakehost:Gone.width", "fakehost_gone:f", "fakehost:Base.size"])
+@pytest.mark.parametrize(
+    "target", ["fakehost:Base.gone", "fakehost:Gone.width", "fakehost_gone:f", "fakehost:Base.size"]
+)
 def test_a_target_that_is_not_a_function_is_refused(host: ModuleType, target: str) -> None:
     registry = Registry([patch(target)])
     with pytest.raises(HostMismatch):
@@ -155,7 +157,7 @@ def test_a_target_that_is_not_a_function_is_refused(host: ModuleType, target: st
 
 def test_a_function_that_another_module_still_holds_is_found_and_nothing_stays_applied(host: ModuleType) -> None:
     registry = Registry([patch("fakehost:Base.width"), patch("fakehost:free")])
-    with pytest.raises(HostMismatch, match="fakehost_user.free still holds"):
+    with pytest.raises(HostMismatch, match=r"fakehost_user\.free still holds"):
         registry.apply(registry.patches)
     assert (host.free(3), Base().width(3)) == (3, 3)
 

@@ -18,7 +18,7 @@ from vllm_hust_vspec.errors import UserError
 from vllm_hust_vspec.host.steering import SteeringServer
 
 
-@pytest.fixture()
+@pytest.fixture
 def folder() -> Iterator[Path]:
     """A short path: a Unix socket's may not exceed 107 bytes."""
     with tempfile.TemporaryDirectory(prefix="vs") as path:
@@ -37,7 +37,7 @@ def ask(path: Path, *lines: str) -> list[dict[str, Any]]:
     return replies
 
 
-@pytest.fixture()
+@pytest.fixture
 def served(folder: Path) -> Iterator[tuple[Host, Path]]:
     host, path = Host([1]), folder / "s"
     server = SteeringServer(str(path), host.loop)

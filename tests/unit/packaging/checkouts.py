@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import shutil
 import sys
 from dataclasses import dataclass
@@ -18,12 +19,13 @@ PINS = {
     "test": "pytest==5.0\n",
 }
 
-# Reads $FAKE_STATE/mode.json: "fail" {package: what pip prints}, "half" and "hang" [package], "report", "dry-run", "no-venv".
-FAKE_PYTHON = f"""#!{sys.executable}
+# Reads $FAKE_STATE/mode.json: "fail" {package: what pip prints}, "half" and "hang" [package], "report", "dry-run",
+# "no-venv".
+FAKE_PYTHON = f"""\
 import json, os, re, sys, time
 from pathlib import Path
 
-here, args = Path(sys.argv[0]), sys.argv[1:]
+here, args = Path(sys.argv[1]), sys.argv[2:]
 state = Path(os.environ["FAKE_STATE"])
 mode = json.loads((state / "mode.json").read_text())
 site = Path("lib") / f"python{{sys.version_info[0]}}.{{sys.version_info[1]}}" / "site-packages"
@@ -103,7 +105,7 @@ class Checkout:
         """The arguments of every `pip install` so far, without those that all share."""
         calls = self.state / "calls"
         lines = calls.read_text().splitlines() if calls.exists() else []
-        shared = ["install", "--no-deps", "--no-input", "--progress-bar", "off"]
+        shared = ["install", "--no-deps", "--no-compile", "--no-input", "--progress-bar", "off"]
         return [call[len(shared) :] for call in map(json.loads, lines) if call[: len(shared)] == shared]
 
     def stages(self) -> list[str]:
@@ -129,7 +131,9 @@ def make(folder: Path) -> Checkout:
         shutil.copy(script, root)
     python = folder / "bin" / "python3.11"
     python.parent.mkdir()
-    python.write_text(FAKE_PYTHON)
+    (state / "python.py").write_text(FAKE_PYTHON)
+    # A shell in between, since a first line with #! cannot name an interpreter whose path holds a space.
+    python.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$FAKE_STATE/python.py" "$0" "$@"\n')
     python.chmod(0o755)
     checkout = Checkout(root, state, python)
     checkout.mode()

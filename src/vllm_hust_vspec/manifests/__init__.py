@@ -1,0 +1,1 @@
+"""The static extension manifest that an Extension Manager reads without importing anything."""

@@ -1,0 +1,118 @@
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from vllm_hust_vspec.demo import servers as servers_module
+from vllm_hust_vspec.demo.ports import choose
+from vllm_hust_vspec.demo.servers import Server, Servers
+from vllm_hust_vspec.errors import UserError
+
+STUB = Path(__file__).with_name("stub_server.py")
+
+
+def _start(servers: Servers, how: str, tmp_path: Path) -> Server:
+    port = choose(None)[0]
+    command = [sys.executable, str(STUB), how, str(port)]
+    return servers.start("stub", command, os.environ, port, tmp_path / "stub.log")
+
+
+def _child(log: Path) -> int:
+    """Process id of the stub's child, once it is there."""
+    for _ in range(100):
+        if found := re.search(r"child (\d+)", log.read_text()):
+            return int(found[1])
+        time.sleep(0.05)
+    raise AssertionError("the stub did not start its child")
+
+
+def _alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_a_server_is_waited_for_and_ended_with_its_children(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    counts: list[int] = []
+    monkeypatch.setattr(servers_module, "_POLITE_S", 0.5)
+    with Servers() as servers:
+        server = _start(servers, "serves", tmp_path)
+        servers.wait_until_healthy(20, counts.append)
+        child = _child(server.log)
+        assert _alive(child)
+    assert counts[-1] == 1
+    assert not _alive(child), "a child of the server outlives the demo"
+
+
+@pytest.mark.parametrize("how", ["hangs", "deaf"])
+def test_a_server_that_ignores_ctrl_c_is_killed(how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(servers_module, "_POLITE_S", 0.5)
+    with Servers() as servers:
+        child = _child(_start(servers, how, tmp_path).log)
+    assert not _alive(child)
+
+
+def test_a_server_that_is_late_is_named_with_its_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(servers_module, "_POLITE_S", 0.5)
+    with Servers() as servers:
+        server = _start(servers, "hangs", tmp_path)
+        with pytest.raises(UserError, match="stub server was not ready after 1 s") as caught:
+            servers.wait_until_healthy(1, lambda _: None)
+    assert str(server.log) in str(caught.value)
+
+
+def test_a_server_that_fails_is_told_with_its_reason_and_log(tmp_path: Path) -> None:
+    with Servers() as servers:
+        server = _start(servers, "fails", tmp_path)
+        with pytest.raises(UserError) as caught:
+            servers.wait_until_healthy(20, lambda _: None)
+    told = str(caught.value)
+    assert "ended with code 3" in told
+    assert "vspec: this host does not fit: no such field" in told
+    assert str(server.log) in told
+    assert "\n" not in told
+
+
+_HARNESS = """
+import sys
+from pathlib import Path
+from vllm_hust_vspec.demo import cli, launch, servers
+servers._POLITE_S = 0.5
+cli.prepare = lambda say: Path("model")
+cli._NEEDED = {}
+def starts(model, ports, socket):
+    return [launch.Start([sys.executable, sys.argv[1], "hangs", str(port)], {}) for port in ports]
+launch.starts = starts
+cli.main(["--quick", "--json", sys.argv[2]])
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stopped_demo_leaves_no_process_and_no_file(number: int, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    environment = os.environ | {"XDG_DATA_HOME": str(tmp_path / "data"), "TMPDIR": str(tmp_path)}
+    command = [sys.executable, "-c", _HARNESS, str(STUB), str(out / "demo.json")]
+    demo = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    logs: list[Path] = []
+    for _ in range(200):
+        logs = sorted((tmp_path / "data").rglob("*.log"))
+        if len(logs) == 2:
+            break
+        time.sleep(0.05)
+    children = [_child(log) for log in logs]
+    assert len(children) == 2
+    demo.send_signal(number)
+    _, errors = demo.communicate(timeout=20)
+    assert demo.returncode == 128 + number
+    assert errors.splitlines()[-1].startswith("vspec: the demo was stopped")
+    assert "Traceback" not in errors
+    assert not [child for child in children if _alive(child)], "a server's child outlives the demo"
+    assert not list(out.iterdir()), "a stopped demo leaves a file"
+    assert not list(tmp_path.glob("vspec-demo-*")), "a stopped demo leaves its scratch directory"
