@@ -193,6 +193,30 @@ def test_a_min_gamma_above_the_servers_ends_before_the_model_loads(models: Path)
     assert "Starting to load model" not in ended.out + ended.err
 
 
+def test_the_cpu_hosts_sampling_is_broken_before_and_right_after_the_repair() -> None:
+    ended = run(
+        f"""
+        {IMPORTS}
+        import torch
+        from vllm.platforms import current_platform
+        current_platform.register_triton_kernel_overrides()
+        {REGISTER}
+        from vllm_hust_vspec.host import cpu_sampling as cpu
+        from vllm_hust_vspec.host.hooks import settings
+        from vllm_hust_vspec.host.patches import REGISTRY
+        from vllm_hust_vspec.host.registry import Facts
+        from vllm.v1.sample import rejection_sampler as host
+        print("BEFORE", cpu.expand_is_broken(), cpu.constrain_is_broken())
+        REGISTRY.apply(REGISTRY.select("configured", Facts(settings(), "worker")))
+        print("EXPANDED", host.expand_batch_to_tokens(torch.tensor([0.5, 0.0]), torch.tensor([1, 3]), 3, 0, 1).tolist())
+        print("BROKEN", cpu.expand_is_broken())
+        """
+    )
+    assert "BEFORE True True" in ended.out, ended.out + ended.err[-2000:]
+    assert "EXPANDED [0.5, 1.0, 1.0]" in ended.out
+    assert "BROKEN False" in ended.out
+
+
 def _ledger(ended: Ended, role: str) -> list[str]:
     return [line for line in ended.ledger() if re.match(rf"vspec \S+ {role}, ", line)]
 

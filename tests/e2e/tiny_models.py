@@ -1,8 +1,8 @@
 """Tiny fp32 models with random weights, and drafters whose acceptance is a dial.
 
 Random weights are chaotic: a drafter that is the target plus weight noise of 1 % is accepted about 60 % of the time,
-one with 4 % almost never. `target_soft` damps its layers, so that the next token depends mostly on the current one; an EAGLE head
-that passes the embedding through then agrees with it often.
+one with 4 % almost never. `target_soft` damps its layers, so that the next token depends mostly on the current one; an
+EAGLE head that passes the embedding through then agrees with it often.
 """
 
 from __future__ import annotations
