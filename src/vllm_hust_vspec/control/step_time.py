@@ -151,8 +151,9 @@ class StepTime:
         values = row.tolist()
         mean, known = values[SECONDS], min(values[KNOWN] + 1.0, self._settled)
         moved = self.fit.seconds(step.regressors()) - self.fit.seconds(values) if self.version else 0.0
-        moved = min(max(moved, -MOST_MOVED * mean), MOST_MOVED * mean)
-        expected = mean + moved
+        if plain:
+            moved = min(max(moved, -MOST_MOVED * mean), MOST_MOVED * mean)
+        expected = max(mean + moved, 0.1 * mean)
         ratio = seconds / expected
         cell.recent = [*cell.recent[1 - RECENT :], ratio]
         young = known < RECENT
@@ -180,11 +181,11 @@ class StepTime:
         if plain and values[KNOWN] >= SHARED_FROM:
             self._table[:, SECONDS] *= min(max(1.0 + LEVEL_SHARED * (factor - 1.0), 1.0 / LEVEL_STEP), LEVEL_STEP)
         cell.recent = [past / factor for past in cell.recent]
-        trust = min(1.0, limit / max(abs(ratio - 1.0), 1e-9)) / max(spread, 0.02)
+        trust = min(1.0, limit / max(abs(ratio - 1.0), 1e-9)) / max(spread, 0.02) * mean / expected
         self.fit.learn_within(
             (step.prefill - values[PREFILL]) / mean,
             (step.context - values[CONTEXT]) / mean,
-            seconds / expected - 1.0,
+            (seconds - expected) / mean,
             trust,
         )
         row[:REGRESSORS] += (np.array(step.regressors()) - row[:REGRESSORS]) / known

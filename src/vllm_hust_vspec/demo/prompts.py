@@ -102,7 +102,7 @@ def arithmetic(draw: random.Random) -> str:
         (
             f"{one} has {many} {things}. {other} gives {one} {few} more, and {part} get lost. How many are left?",
             f"{one} fills {few} boxes with {many} {things} each and sells {part} of the boxes. How many remain?",
-            f"{things.capitalize()} cost {part} coins. {one} buys {few}, {other} buys {many}. What do they pay together?",
+            f"{things.capitalize()} cost {part} coins. {one} buys {few}, {other} buys {many}. What is the total?",
         )
     )
     return _CHAT.format(f"{question} Explain every step.")

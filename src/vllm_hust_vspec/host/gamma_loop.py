@@ -87,7 +87,7 @@ class GammaLoop:
 
     def decide(self, scheduler: Any, output: Any) -> int:
         """Gamma of this non-empty step: how many tokens each request that samples in it drafts for its next one."""
-        context, sampling, expected = self._read(scheduler, output)
+        context, expected = self._read(scheduler, output)
         pin = self.pin
         gamma, reason = (pin, "pinned") if pin is not None else self._ask(context)
         if not context.num_decodes:
@@ -100,12 +100,22 @@ class GammaLoop:
         self.decisions[reason] += 1
         self._pending.append(Step(output, gamma, context, expected, self._idle, pin is not None))
         self._idle = False
-        # Requests that did not run in this step keep the drafts that they were given before it.
+        if self.method not in MODEL_DRAFTERS:
+            self._remember_asked(scheduler, output, gamma)
+        return gamma
+
+    def _remember_asked(self, scheduler: Any, output: Any, gamma: int) -> None:
+        """Keep who was asked to draft: a drafter that looks tokens up may offer none, and that is an outcome too.
+
+        A model drafter always drafts. Requests that did not run in this step keep the drafts that they were given.
+        """
         self._asked.difference_update(output.num_scheduled_tokens)
         self._asked.difference_update(output.finished_req_ids)
         if gamma:
-            self._asked.update(sampling)
-        return gamma
+            for request_id, tokens in output.num_scheduled_tokens.items():
+                request = scheduler.requests[request_id]
+                if request.num_computed_tokens + tokens >= request.num_tokens + request.num_output_placeholders:
+                    self._asked.add(request_id)
 
     def skip(self) -> None:
         """An empty schedule: what comes after it was waited for, so its interval says nothing."""
@@ -154,36 +164,38 @@ class GammaLoop:
             "controller": self._controller.snapshot(),
         }
 
-    def _read(self, scheduler: Any, output: Any) -> tuple[StepContext, list[str], list[str]]:
-        """The step's context, the requests that sample in it, and those whose drafts it verifies."""
-        requests, drafts = scheduler.requests, output.scheduled_spec_decode_tokens
-        fresh = {new.req_id for new in output.scheduled_new_reqs} | output.scheduled_cached_reqs.resumed_req_ids
-        asked = self._asked
-        sampling: list[str] = []
-        expected: list[str] = []
-        prefill = context = verify = 0
-        for request_id, scheduled in output.num_scheduled_tokens.items():
+    def _read(self, scheduler: Any, output: Any) -> tuple[StepContext, list[str]]:
+        """The step's context, and the requests whose drafts it verifies."""
+        requests, scheduled, drafts = (
+            scheduler.requests,
+            output.num_scheduled_tokens,
+            output.scheduled_spec_decode_tokens,
+        )
+        total = output.total_num_scheduled_tokens
+        context = chunks = 0
+        for request_id, tokens in scheduled.items():
             request = requests[request_id]
             computed = request.num_computed_tokens
-            width = len(drafts.get(request_id, ()))
-            if computed + scheduled >= request.num_tokens + request.num_output_placeholders:
-                sampling.append(request_id)
+            if computed + tokens < request.num_tokens + request.num_output_placeholders:
+                chunks += 1
+            else:
                 context += computed
-            if scheduled - width > 1:
-                prefill += scheduled
-                continue
-            verify += scheduled
-            # The drafts of a request that joins or resumes are padding: nobody drafted them.
-            if request_id not in fresh and (width or request_id in asked):
-                expected.append(request_id)
+        prefill = 0
+        if total > len(scheduled) + sum(map(len, drafts.values())):
+            prefill = sum(n for request_id, n in scheduled.items() if n - len(drafts.get(request_id, ())) > 1)
+        # The drafts of a request that joins or resumes are padding: nobody drafted them.
+        fresh = {new.req_id for new in output.scheduled_new_reqs} | output.scheduled_cached_reqs.resumed_req_ids
+        expected = [request_id for request_id in drafts if request_id not in fresh]
+        if self._asked:
+            expected += [r for r in scheduled if r in self._asked and r not in drafts and r not in fresh]
         step = StepContext(
-            num_decodes=len(sampling),
+            num_decodes=len(scheduled) - chunks,
             num_prefill_tokens=prefill,
             context_tokens=context,
             token_budget=self.token_budget,
-            verify_tokens=verify,
+            verify_tokens=total - prefill,
         )
-        return step, sampling, expected
+        return step, expected
 
     def _ask(self, context: StepContext) -> tuple[int, str]:
         try:

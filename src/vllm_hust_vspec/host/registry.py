@@ -106,7 +106,7 @@ class Registry:
         if problems:
             more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
             raise HostMismatch(
-                f"this host does not fit: {problems[0]}{more}; install a vLLM that docs/support.md lists, "
+                f"this host does not fit: {problems[0]}{more}; install a vLLM that README.md names as tested, "
                 "or unset HUST_VSPEC_ENABLED to serve without vSpec"
             )
         try:
