@@ -92,8 +92,9 @@ class Fit:
         self._covariance = np.linalg.inv(left)
         solution = self._covariance @ right
         np.maximum(solution[KNOTS:], 0.0, out=solution[KNOTS:])
-        np.maximum.accumulate(solution[:KNOTS], out=solution[:KNOTS])
-        np.maximum(solution[:KNOTS], 0.02 * scale, out=solution[:KNOTS])
+        weights = 1.0 / np.maximum(self._covariance.diagonal()[:KNOTS], 1e-30)
+        rising = isotonic(np.maximum(solution[:KNOTS], 0.02 * scale).tolist(), weights.tolist())
+        solution[:KNOTS] = rising
         self.target = solution[:KNOTS].tolist()
         self.linear = (solution[KNOTS:] / self._units).tolist()
         predicted: Floats = np.maximum(x @ solution, 1e-9)
@@ -148,6 +149,19 @@ class Fit:
         x[:, KNOTS + CACHE] = steps[:, CONTEXT]
         x[:, KNOTS:] /= self._units
         return x
+
+
+def isotonic(values: Sequence[float], weights: Sequence[float]) -> list[float]:
+    """The nearest sequence, by weighted squares, that never falls."""
+    pools: list[tuple[float, float, int]] = []
+    for value, weight in zip(values, weights, strict=True):
+        pools.append((value, weight, 1))
+        while len(pools) > 1 and pools[-2][0] > pools[-1][0]:
+            high, heavy, many = pools.pop()
+            low, light, few = pools.pop()
+            total = light + heavy
+            pools.append(((low * light + high * heavy) / total, total, few + many))
+    return [value for value, _, size in pools for _ in range(size)]
 
 
 def _penalties() -> tuple[Floats, Floats]:

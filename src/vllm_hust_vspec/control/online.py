@@ -22,24 +22,38 @@ from vllm_hust_vspec.control.tuning import Tuning
 
 logger = logging.getLogger(__name__)
 
+# Changing gamma: the share of goodput that a change must gain where every step offers drafts, and the standard errors
+# of acceptance by which it must still win.
+GAIN = 0.004
+CAUTION = 0.25
+# Probing: acceptance that a probe may hope for, the gain that the hope must promise, drafts per probe, steps per probe
+# of the step time, and the trust (in drafts) left to what was known of a position before it is probed again.
 HOPE = 0.92
 WORTH = 1.02
-CAUTION = 0.25
-GAIN = 0.004
 PROBE_DRAFTS = 6
-PROBE_TRUST = 4.0
-JUMP_TRUST = 64.0
 TIME_STEPS = 2
-TIME_GAP = 3
-TIME_GAP_MOST = 48
-LEAST_DOUBT = 0.2
-LEAST_AGE = 96
+PROBE_TRUST = 4.0
+# Steps between probes of acceptance, before their price; between looks for uncertain step times.
 DRAFT_GAP = 12.0
-MOST_SAMPLES = 1_000_000
-WHOLE = ("gamma", "asked", "octave", "quiet", "since_change", "time_gap", "least_age", "probe_gamma", "probe_left")
-REAL = ("credit", "backoff")
+BACKOFF, BACKOFF_MOST = 1.5, 8.0
+TIME_GAP, TIME_GAP_MOST = 3, 24
+# The smallest gamma is the safe one: after so many steps without it, its time is doubted by this share.
+LEAST_AGE = 96
+LEAST_DOUBT = 0.2
+# A smaller gamma seen in fewer steps may owe its time to an outlier: it is doubted by this share.
+FEW, FEW_DOUBT = 3, 0.15
+# Credit for probes, in steps lost: at the start, and the most that can be saved up.
 CREDIT_START = 2.0
 CREDIT_MOST = 4.0
+# Trust (in drafts) left to acceptance when the load jumps by more than an octave.
+JUMP_TRUST = 64.0
+MOST_SAMPLES = 1_000_000
+
+WHOLE = (
+    "gamma", "asked", "octave", "quiet", "since_change", "time_gap", "since_look", "least_age", "probe_gamma",
+    "probe_left",
+)  # fmt: skip
+REAL = ("credit", "backoff")
 
 
 class OnlineController:
@@ -64,8 +78,9 @@ class OnlineController:
         self._since_change = tuning.interval
         self._backoff = 1.0
         self._time_gap = TIME_GAP
+        self._since_look = 0
         self._least_age = 0
-        self._probe_gamma = 0
+        self._probe_gamma = bounds.min_gamma
         self._probe_left = 0
         self._scored: tuple[tuple[int, int, int, int], list[float]] | None = None
         self._counters = dict.fromkeys(("decisions", "steps", "timed", "ignored", "faults", "switches", "probes"), 0)
@@ -158,10 +173,12 @@ class OnlineController:
         return self._consider_probe(batch, context, low, top, scores, seconds)
 
     def _trusted(self, gamma: int) -> bool:
-        if self._tuning.warmup == 0:
-            return True
+        return self._tuning.warmup == 0 or self._seen(gamma) >= self._tuning.warmup
+
+    def _seen(self, gamma: int) -> int:
+        """Steps that drafted and verified with this gamma at about this load."""
         samples = (self._samples.get(self._octave + near) for near in (-1, 0, 1))
-        return sum(counts[gamma] for counts in samples if counts) >= self._tuning.warmup
+        return sum(counts[gamma] for counts in samples if counts)
 
     def _gains(self, now: int, best: int, scores: list[float], seconds: list[float]) -> bool:
         if self._tuning.hysteresis is not None:
@@ -182,7 +199,9 @@ class OnlineController:
         self._quiet += 1
         if self._tuning.exploration <= 0.0:
             return now, "hold"
-        if self._quiet >= self._time_gap and low < top:
+        self._since_look += 1
+        if self._since_look >= self._time_gap and low < top:
+            self._since_look = 0
             self._time_gap = min(2 * self._time_gap, TIME_GAP_MOST)
             gamma = self._uncertain(now, low, top, scores, seconds, self._time.sigmas(self._steps(batch, context)))
             if gamma is not None and self._pay(TIME_STEPS, scores, gamma):
@@ -198,7 +217,7 @@ class OnlineController:
                 if self._quiet < patience or not self._pay(length, scores, gamma):
                     return now, "hold"
                 self._acceptance.doubt(PROBE_TRUST, now)
-                self._backoff = min(self._backoff * 1.5, 8.0)
+                self._backoff = min(self._backoff * BACKOFF, BACKOFF_MOST)
                 return self._start_probe(gamma, length)
         return now, "hold"
 
@@ -213,6 +232,8 @@ class OnlineController:
                 doubt = sigmas[gamma]
                 if gamma == self._bounds.min_gamma:
                     doubt = max(2.0 * doubt, LEAST_DOUBT * seconds[gamma] * (self._least_age > LEAST_AGE))
+                if gamma < now and self._seen(gamma) < FEW:
+                    doubt = max(doubt, FEW_DOUBT * seconds[gamma])
                 hopeful = tokens[gamma] / max(seconds[gamma] - doubt, 0.3 * seconds[gamma])
                 if hopeful > best:
                     best, found = hopeful, gamma
@@ -232,8 +253,8 @@ class OnlineController:
 
     def _probe(self) -> tuple[int, Reason]:
         self._quiet = 0
-        self._since_change = 0
         self._probe_left -= 1
+        self._since_change = 0 if self._probe_left or self._tuning.interval == 1 else -1
         self._counters["probes"] += 1
         self._mark(self._probe_gamma)
         return self._probe_gamma, "probe"

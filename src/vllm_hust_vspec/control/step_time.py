@@ -11,12 +11,12 @@ it, gamma by gamma: graph buckets and kernels leave steps that no smooth functio
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vllm_hust_vspec.control.fit import BATCH, CONTEXT, PREFILL, REGRESSORS, Fit
+from vllm_hust_vspec.control.fit import BATCH, CONTEXT, PREFILL, REGRESSORS, Fit, isotonic
 from vllm_hust_vspec.control.state import array, count, number
 
 Floats = NDArray[np.float64]
@@ -37,9 +37,9 @@ MOST_MOVED = 0.3
 HALF_LIFE = 256.0
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
-    """What a step's time depends on: requests, tokens verified, drafter passes, prompt tokens, tokens in KV."""
+class Step(NamedTuple):
+    """What a step's time depends on: requests, tokens verified, drafter passes, whether there is a draft to verify (or
+    the chance of it), prompt tokens, tokens in KV. The order is that of the regressors in fit.py."""
 
     batch: float
     verify: float
@@ -47,9 +47,6 @@ class Step:
     any_draft: float = 0.0
     prefill: float = 0.0
     context: float = 0.0
-
-    def regressors(self) -> tuple[float, ...]:
-        return (self.batch, self.verify, self.passes, self.any_draft, self.prefill, self.context)
 
 
 @dataclass(slots=True)
@@ -108,21 +105,19 @@ class StepTime:
         """Seconds of such a step at gamma 0, 1, ...: the fit, corrected by what steps of this batch and gamma (or the
         nearest gamma) took, and never less for a larger gamma."""
         near = self._corrections.get(bucket(steps[0].batch), {})
-        pools: list[tuple[float, float, int]] = []
+        values, weights = [], []
         for gamma, step in enumerate(steps):
-            seconds, weight = self.fit.seconds(step.regressors()), UNSEEN_WEIGHT
+            seconds, weight = self.fit.seconds(step), UNSEEN_WEIGHT
             if near:
                 correction, seen = near[gamma if gamma in near else min(near, key=lambda g: abs(g - gamma))]
                 seconds, weight = seconds * (1.0 + correction), seen if gamma in near else weight
-            pools.append((max(seconds, 1e-9), weight, 1))
-            while len(pools) > 1 and pools[-2][0] > pools[-1][0]:
-                (low, light, few), (high, heavy, many) = pools[-2], pools.pop()
-                pools[-1] = (low * light + high * heavy) / (light + heavy), light + heavy, few + many
-        return [seconds for seconds, _, size in pools for _ in range(size)]
+            values.append(max(seconds, 1e-9))
+            weights.append(weight)
+        return isotonic(values, weights)
 
     def sigmas(self, steps: list[Step]) -> list[float]:
         """Standard errors of the predicted seconds."""
-        return self.fit.sigmas(np.array([step.regressors() for step in steps]))
+        return self.fit.sigmas(np.array(steps))
 
     @staticmethod
     def _key(gamma: int, step: Step) -> Key:
@@ -138,19 +133,19 @@ class StepTime:
             row = self._cells.pop(oldest).row
         known = 1.0
         if self.version:
-            expected = max(self.fit.seconds(step.regressors()), 0.0)
+            expected = max(self.fit.seconds(step), 0.0)
             bound = 2.0 * expected + 3.0 * self.sigmas([step])[0]
             if seconds > bound > 0.0:
                 self.outliers += 1
                 seconds, known = bound, 0.5
         self._cells[key] = Cell(row, [1.0])
-        self._table[row] = (*step.regressors(), seconds, known, self._clock, 0.0)
+        self._table[row] = (*step, seconds, known, self._clock, 0.0)
 
     def _update(self, cell: Cell, step: Step, seconds: float, plain: bool) -> None:
         row = self._table[cell.row]
         values = row.tolist()
         mean, known = values[SECONDS], min(values[KNOWN] + 1.0, self._settled)
-        moved = self.fit.seconds(step.regressors()) - self.fit.seconds(values) if self.version else 0.0
+        moved = self.fit.seconds(step) - self.fit.seconds(values) if self.version else 0.0
         if plain:
             moved = min(max(moved, -MOST_MOVED * mean), MOST_MOVED * mean)
         expected = max(mean + moved, 0.1 * mean)
@@ -181,14 +176,14 @@ class StepTime:
         if plain and values[KNOWN] >= SHARED_FROM:
             self._table[:, SECONDS] *= min(max(1.0 + LEVEL_SHARED * (factor - 1.0), 1.0 / LEVEL_STEP), LEVEL_STEP)
         cell.recent = [past / factor for past in cell.recent]
-        trust = min(1.0, limit / max(abs(ratio - 1.0), 1e-9)) / max(spread, 0.02) * mean / expected
+        trust = min(1.0, limit / max(abs(ratio - 1.0), 1e-9)) / max(spread, 0.04) * min(mean / expected, 1.5)
         self.fit.learn_within(
             (step.prefill - values[PREFILL]) / mean,
             (step.context - values[CONTEXT]) / mean,
             (seconds - expected) / mean,
             trust,
         )
-        row[:REGRESSORS] += (np.array(step.regressors()) - row[:REGRESSORS]) / known
+        row[:REGRESSORS] += (np.array(step) - row[:REGRESSORS]) / known
         row[SECONDS] = mean * factor + moved / known
         row[KNOWN], row[STAMP] = known, self._clock
 
