@@ -64,6 +64,10 @@ class Engine:
     def scheduler(self) -> Any:
         return self.llm.llm_engine.engine_core.engine_core.scheduler
 
+    @property
+    def runner(self) -> Any:
+        return self.llm.llm_engine.engine_core.engine_core.model_executor.driver_worker.worker.model_runner
+
     def drive(self, schedule: Callable[[int], int]) -> Scripted:
         """From now on gamma follows the schedule, by the number of the step."""
         script = Scripted(schedule)

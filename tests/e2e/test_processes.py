@@ -58,6 +58,7 @@ def test_enabled_without_speculation_is_inert_with_one_line(models: Path) -> Non
     assert "SCHEDULER vllm.v1.core.sched.scheduler Scheduler" in ended.out
     assert len(_ledger(ended, "engine")) == 1
     assert "nothing to adapt" in _ledger(ended, "engine")[0]
+    assert "cpu-expand-kernel" not in _ledger(ended, "worker")[0]
 
 
 def test_disabled_it_touches_nothing_and_imports_nothing_heavy() -> None:
@@ -198,6 +199,7 @@ def test_the_cpu_hosts_sampling_is_broken_before_and_right_after_the_repair() ->
         f"""
         {IMPORTS}
         import torch
+        from types import SimpleNamespace
         from vllm.platforms import current_platform
         current_platform.register_triton_kernel_overrides()
         {REGISTER}
@@ -206,13 +208,14 @@ def test_the_cpu_hosts_sampling_is_broken_before_and_right_after_the_repair() ->
         from vllm_hust_vspec.host.patches import REGISTRY
         from vllm_hust_vspec.host.registry import Facts
         from vllm.v1.sample import rejection_sampler as host
-        print("BEFORE", cpu.expand_is_broken(), cpu.constrain_is_broken())
-        REGISTRY.apply(REGISTRY.select("configured", Facts(settings(), "worker")))
+        print("BEFORE", cpu.expand_is_broken())
+        server = SimpleNamespace(speculative_config=object(), use_v2_model_runner=False)
+        REGISTRY.apply(REGISTRY.select("configured", Facts(settings(), "worker", server)))
         print("EXPANDED", host.expand_batch_to_tokens(torch.tensor([0.5, 0.0]), torch.tensor([1, 3]), 3, 0, 1).tolist())
         print("BROKEN", cpu.expand_is_broken())
         """
     )
-    assert "BEFORE True True" in ended.out, ended.out + ended.err[-2000:]
+    assert "BEFORE True" in ended.out, ended.out + ended.err[-2000:]
     assert "EXPANDED [0.5, 1.0, 1.0]" in ended.out
     assert "BROKEN False" in ended.out
 

@@ -90,3 +90,19 @@ def test_outcomes_add_up(setup: tuple[str, Engine, Any]) -> None:
     for outcome in script.outcomes:
         assert all(0 <= a <= p <= MAX_GAMMA for p, a in zip(outcome.proposed, outcome.accepted, strict=True))
         assert len(outcome.request_ids) == len(outcome.proposed)
+
+
+def test_a_step_without_drafts_skips_the_rejection_sampler(setup: tuple[str, Engine, Any]) -> None:
+    _, started, expected = setup
+    calls = []
+    hook = started.runner.rejection_sampler.register_forward_hook(lambda *_: calls.append(1))
+    try:
+        for gamma in (0, 2):
+            calls.clear()
+            script = started.drive(lambda step, gamma=gamma: gamma)  # type: ignore[misc]
+            assert CASES["greedy"].run(started, expected["greedy"]["prompts"]) == expected["greedy"]["tokens"]
+            drafts = [outcome for outcome in script.outcomes if sum(outcome.proposed)]
+            assert (len(calls) > 0) == (gamma > 0)
+            assert len(calls) == len(drafts) or gamma
+    finally:
+        hook.remove()

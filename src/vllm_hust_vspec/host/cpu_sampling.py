@@ -1,11 +1,8 @@
-"""Sampled requests under speculation on vLLM's CPU backend: two repairs.
+"""Sampled requests under speculation on vLLM's CPU backend, repaired.
 
 The CPU fallback of the rejection sampler's expand kernel converts float operands to int64 copies and fills a copy of
 the output. What a batch with one sampled row then reads as temperature or top-p is uninitialised memory, which turns
 every row of it into garbage, the greedy ones too.
-
-A step without drafts (a prefill, or gamma 0) still passes through the rejection sampler, with no rows to constrain.
-There the CPU's top-k takes the maximum of nothing, which raises and ends the engine.
 """
 
 from __future__ import annotations
@@ -13,7 +10,6 @@ from __future__ import annotations
 from typing import Any
 
 EXPAND = "vllm.v1.sample.rejection_sampler:expand_batch_to_tokens"
-CONSTRAIN = "vllm.v1.sample.rejection_sampler:apply_sampling_constraints"
 
 
 def expand(
@@ -34,9 +30,11 @@ def expand(
 
 def expand_is_broken() -> bool:
     """Whether this host's kernel loses float values: asked of the kernel itself, on a CPU host."""
-    if not _on_cpu():
-        return False
     import torch
+    from vllm.platforms import current_platform
+
+    if not current_platform.is_cpu():
+        return False
     from vllm.v1.sample.rejection_sampler import expand_batch_to_tokens
 
     values = torch.tensor([0.5, 0.25])
@@ -45,31 +43,3 @@ def expand_is_broken() -> bool:
     except Exception:
         return True
     return not torch.equal(expanded, torch.tensor([0.5, 0.25, 0.25]))
-
-
-def constrain(original: Any, logits: Any, cu_num_draft_tokens: Any, sampling_metadata: Any) -> Any:
-    """Apply temperature, top-k and top-p to the rows of drafts; without rows there is nothing to apply.
-
-    logits: float32 [num_draft_tokens, vocab_size]. Returns the same shape.
-    """
-    return original(logits, cu_num_draft_tokens, sampling_metadata) if logits.shape[0] else logits
-
-
-def constrain_is_broken() -> bool:
-    """Whether this host's top-k raises when there are no rows: asked of the function itself, on a CPU host."""
-    if not _on_cpu():
-        return False
-    import torch
-    from vllm.v1.sample.ops.topk_topp_sampler import apply_top_k_top_p
-
-    try:
-        apply_top_k_top_p(torch.empty(0, 8), torch.empty(0, dtype=torch.int32), None)
-    except RuntimeError:
-        return True
-    return False
-
-
-def _on_cpu() -> bool:
-    from vllm.platforms import current_platform
-
-    return bool(current_platform.is_cpu())

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from vllm_hust_vspec.host import cpu_sampling, hooks, scheduler
-from vllm_hust_vspec.host.registry import Patch, Registry
-from vllm_hust_vspec.host.requirements import Attributes, Method
+from vllm_hust_vspec.host import cpu_sampling, hooks, no_drafts, scheduler
+from vllm_hust_vspec.host.registry import Facts, Patch, Registry
+from vllm_hust_vspec.host.requirements import Attributes, Field, Method
+
+
+def _speculates(facts: Facts) -> bool:
+    """A worker of a server with a speculative config, on the V1 runner."""
+    config = facts.vllm_config
+    return facts.role == "worker" and config.speculative_config is not None and not config.use_v2_model_runner
+
 
 PATCHES = (
     Patch(
@@ -63,19 +70,32 @@ PATCHES = (
         target=cpu_sampling.EXPAND,
         reason="one sampled row makes a whole speculative batch garbage on vLLM's CPU backend (0.23 to 0.32)",
         replace=cpu_sampling.expand,
-        when=lambda facts: facts.role == "worker" and cpu_sampling.expand_is_broken(),
+        when=lambda facts: _speculates(facts) and cpu_sampling.expand_is_broken(),
         requires=(Method(cpu_sampling.EXPAND, ("x", "cu_num_tokens", "num_tokens", "replace_from", "replace_to")),),
         until="vLLM's CPU expand kernel keeps float operands",
     ),
     Patch(
-        name="cpu-constrain-nothing",
-        target=cpu_sampling.CONSTRAIN,
-        reason="a top-k request ends the engine on vLLM's CPU backend (0.32) at the first step without drafts, which "
-        "every prefill and every step at gamma 0 is",
-        replace=cpu_sampling.constrain,
-        when=lambda facts: facts.role == "worker" and cpu_sampling.constrain_is_broken(),
-        requires=(Method(cpu_sampling.CONSTRAIN, ("logits", "cu_num_draft_tokens", "sampling_metadata")),),
-        until="vLLM's CPU top-k accepts an empty batch",
+        name="sample-without-drafts",
+        target=no_drafts.SAMPLE,
+        reason="vLLM's V1 runner (0.32) sends steps without drafts through the rejection sampler: gamma 0 would cost "
+        "more than no speculation, and on the CPU backend a top-k request ends the engine there",
+        replace=no_drafts.sample,
+        when=lambda facts: _speculates(facts),
+        requires=(
+            Method(no_drafts.SAMPLE, ("logits", "spec_decode_metadata")),
+            Field("vllm.v1.spec_decode.metadata:SpecDecodeMetadata", "num_draft_tokens"),
+            Attributes("vllm.v1.spec_decode.metadata:SpecDecodeMetadata", ("max_spec_len",)),
+        ),
+        until="vLLM samples steps without drafts as if there were no speculation",
+    ),
+    Patch(
+        name="ngram-asked-for-nothing",
+        target=no_drafts.NGRAM,
+        reason="vLLM's ngram drafter prepares and calls its compiled look-up also when no token is asked for",
+        replace=no_drafts.propose_ngram,
+        when=lambda facts: _speculates(facts),
+        requires=(Method(no_drafts.NGRAM, ("num_speculative_tokens", "sampled_token_ids")),),
+        until="vLLM's ngram drafter returns at once when no token is asked for",
     ),
 )
 
