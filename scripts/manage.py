@@ -87,7 +87,7 @@ def test_calls(root: Path, arguments: Sequence[str], caller: Path) -> list[Call]
         return [Call((python, "-m", "pytest", "-p", "no:xdist", *(text for text, _ in given)), TEST_ENVIRONMENT)]
     command = [python, "-m", "pytest"]
     if not any(_is_about_workers(argument) for argument in arguments):
-        command += ["-n", str(WORKERS), "--dist", "loadgroup"]
+        command += ["-n", str(WORKERS), "--dist", "loadscope"]
     if not selected:
         command += [str(root / "tests"), f"--ignore={benchmarks}"]
     calls = [Call((*command, *(text for text, _ in given)), TEST_ENVIRONMENT)]

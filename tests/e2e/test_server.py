@@ -23,7 +23,6 @@ from cases import CASES
 from processes import BASE
 
 STARTS_WITHIN_S = 300
-pytestmark = pytest.mark.xdist_group("server")  # the tests share one server and the last one ends it
 
 
 @dataclass

@@ -25,8 +25,9 @@ SETUPS = {
 SKILLED = {"draft_model-sync", "draft_model-async", "llama-draft_model-sync", "eagle-sync", "eagle-async", "ngram-sync"}
 
 
-# One engine start serves all the cases of a set-up: keep them in one worker.
-@pytest.fixture(scope="module", params=[pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in SETUPS])
+# One engine start serves all the cases of a set-up. Two engines alive in one process break each other, so a run in
+# several workers must keep a module's tests together (--dist loadscope).
+@pytest.fixture(scope="module", params=SETUPS)
 def setup(request: pytest.FixtureRequest, models: Path, references: Any) -> Iterator[tuple[str, Engine, Any]]:
     target, method, drafter, asynchronous = SETUPS[request.param]
     expected = references(target)

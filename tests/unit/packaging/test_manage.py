@@ -27,7 +27,7 @@ def commands(tree: Path, *arguments: str, caller: Path | None = None) -> list[li
     return [list(call.command[3:]) for call in calls]
 
 
-PARALLEL = ["-n", "2", "--dist", "loadgroup"]
+PARALLEL = ["-n", "2", "--dist", "loadscope"]
 
 
 def test_by_default_all_tests_run_in_parallel_and_then_the_benchmarks_alone(tree: Path) -> None:
@@ -70,7 +70,7 @@ def test_named_benchmarks_run_without_neighbours(tree: Path) -> None:
     "given", [["-n", "0"], ["-n4"], ["--numprocesses=4"], ["--pdb"], ["-p", "no:xdist"], ["--dist=no"]]
 )
 def test_the_callers_number_of_workers_wins(tree: Path, given: list[str]) -> None:
-    assert "loadgroup" not in commands(tree, *given)[0]
+    assert "loadscope" not in commands(tree, *given)[0]
 
 
 def manage(checkout: Checkout, *arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
