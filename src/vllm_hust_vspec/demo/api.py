@@ -63,6 +63,13 @@ class Api:
         top = choice["logprobs"]["top_logprobs"] if logprobs else []
         return Completion(choice["prompt_token_ids"], choice["token_ids"], [_by_id(entry) for entry in top])
 
+    async def read(self, tokens: list[int], logprobs: int) -> list[dict[int, float]]:
+        """What the model finds likeliest at each place of a text, all places in one wide step; nothing at the first."""
+        body = {"prompt": tokens, "max_tokens": 1, "prompt_logprobs": logprobs}
+        choice = (await self._post("/v1/completions", body))["choices"][0]
+        places: list[dict[str, dict[str, Any]] | None] = choice["prompt_logprobs"]
+        return [{int(token): float(told["logprob"]) for token, told in (place or {}).items()} for place in places]
+
     async def batch(
         self, prompts: Sequence[Prompt], concurrency: int, tokens: int, logprobs: int | None = None
     ) -> Batch:

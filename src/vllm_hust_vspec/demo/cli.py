@@ -60,15 +60,19 @@ def _demo(options: Options) -> int:
         _check_output(path)
     _check_environment()
     ports = choose(options.port)
-    with Show(0) as show:
+    with Show(1) as show:
+        show.doing("preparing the model")
         model = prepare(show.say)
     results = _measure(options, model, ports)
     from vllm_hust_vspec.demo import plot, report
 
-    plot.draw(results, options.plot)
-    _write(options.json, results)
     console = Console()
     report.show(results, console if console.is_terminal else Console(width=_WIDTH))
+    _write(options.json, results)
+    try:
+        plot.draw(results, options.plot)
+    except OSError as error:
+        raise UserError(f"{options.plot} cannot be written: {error.strerror or error}") from error
     print(f"JSON: {options.json}\nplot: {options.plot}")
     return 1 if results.unexplained else 0
 

@@ -130,7 +130,7 @@ class Measurement:
             self._prefixes[prefix] = None
 
     async def _noise_of_answers(self, kind: str) -> Noise:
-        """The same prompts answered alone and beside others: their gaps, token by token, differ by noise alone."""
+        """The same prompts answered alone, beside others, and read as one text: their gaps differ by noise alone."""
         asked = prompts(kind, max(CONCURRENCY))
         tokens = self._scale.noise_tokens
         by_width: list[list[Completion]] = []
@@ -142,6 +142,9 @@ class Measurement:
             for wide in by_width[index + 1 :]:
                 for one, other in zip(narrow, wide, strict=False):
                     found |= noise_along(one.tokens, one.top, other.tokens, other.top)
+        for answer in by_width[-1][: self._scale.noise_texts]:
+            places = await self._target.read([*answer.prompt, *answer.tokens], _LOGPROBS)
+            found |= noise_along(answer.tokens, answer.top, answer.tokens, places[len(answer.prompt) :])
         return found
 
     async def _noise_of_prefixes(self) -> tuple[dict[tuple[int, ...], Top], Noise]:

@@ -50,11 +50,12 @@ class Scale:
     reserve_s: float
     rounds: int
     noise_tokens: int
+    noise_texts: int
     noise_prefixes: int
 
 
-QUICK = Scale("quick", seconds=440, reserve_s=75, rounds=1, noise_tokens=32, noise_prefixes=64)
-FULL = Scale("full", seconds=1380, reserve_s=150, rounds=2, noise_tokens=64, noise_prefixes=128)
+QUICK = Scale("quick", seconds=440, reserve_s=75, rounds=1, noise_tokens=32, noise_texts=16, noise_prefixes=64)
+FULL = Scale("full", seconds=1380, reserve_s=150, rounds=2, noise_tokens=64, noise_texts=32, noise_prefixes=128)
 
 
 def order(rounds: int) -> list[str]:

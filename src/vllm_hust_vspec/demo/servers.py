@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import time
@@ -18,6 +19,11 @@ from vllm_hust_vspec.errors import UserError
 
 _POLITE_S = 8.0
 _POLL_S = 0.1
+_LONGEST_COMPLAINT = 300
+_COMPLAINTS = (
+    re.compile(r"^(vspec: .+)$", re.MULTILINE),
+    re.compile(r"^(?:\(.*\) ERROR .*\] )?(\w*(?:Error|Exception): .+)$", re.MULTILINE),
+)
 
 
 class Server:
@@ -77,12 +83,11 @@ class Server:
         return True
 
     def _complaint(self) -> str:
-        """The last line of the log that tells of a failure: our own, else an exception."""
-        lines = self.log.read_text(errors="replace").splitlines()
-        for mark in ("vspec: ", "Error: "):
-            told = [line.strip() for line in lines if mark in line]
-            if told:
-                return told[-1][-300:]
+        """What the log says of the failure: a line of ours, else the first exception, the cause of the others."""
+        text = self.log.read_text(errors="replace")
+        for pattern in _COMPLAINTS:
+            if told := pattern.search(text):
+                return told[1].strip()[:_LONGEST_COMPLAINT]
         return "no reason in its output"
 
 

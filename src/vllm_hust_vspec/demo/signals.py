@@ -18,7 +18,8 @@ class Stopped(KeyboardInterrupt):
 
 def install() -> None:
     for number in _ENDING:
-        signal.signal(number, _raise)
+        if number == signal.SIGINT or signal.getsignal(number) is not signal.SIG_IGN:  # nohup goes on working
+            signal.signal(number, _raise)
 
 
 @contextmanager

@@ -83,11 +83,14 @@ def test_a_server_that_fails_is_told_with_its_reason_and_log(tmp_path: Path) -> 
     ("log", "told"),
     [
         ("a\nvspec: no such field\nRuntimeError: engine died\n", "vspec: no such field"),
-        ("W: `OSError: many files`\n(EngineCore pid=7) ERROR 11-30 [core.py:1] ValueError: 3 heads\nRuntimeError: died", "ValueError: 3 heads"),
+        (
+            "W: `OSError: files`\n(EngineCore pid=7) ERROR 11-30 [core.py:1] ValueError: 3 heads\nRuntimeError: died",
+            "ValueError: 3 heads",
+        ),
         ("Traceback\n  raise X\nRuntimeError: first\nRuntimeError: second\n", "RuntimeError: first"),
         ("all quiet\n", "no reason in its output"),
     ],
-)  # fmt: skip
+)
 def test_the_cause_is_found_in_a_long_log(log: str, told: str, tmp_path: Path) -> None:
     with Servers() as servers:
         server = _start(servers, "fails", tmp_path)
