@@ -25,6 +25,9 @@ logger = logging.getLogger(__name__)
 # Changing gamma: the share of goodput that a change must gain where every step offers drafts, and the standard errors
 # of acceptance by which it must still win.
 GAIN = 0.004
+# Speculation that promises less than this over none is not worth its risk: near a tie, what is not modelled (the
+# drafter's own time, a kernel's next bucket) decides, and it never favours the wider step.
+SOLO = 0.02
 CAUTION = 0.25
 # Probing: acceptance that a probe may hope for, the gain that the hope must promise, drafts per probe, steps per probe
 # of the step time, and the trust (in drafts) left to what was known of a position before it is probed again.
@@ -115,7 +118,7 @@ class OnlineController:
         self._credit = min(self._credit + self._tuning.exploration, CREDIT_MOST)
         self._since_change += 1
         self._least_age += 1
-        gamma, reason = self._choose(batch, context, highest, scores, seconds)
+        gamma, reason = self._choose(batch, context, highest, [scores[0] * (1.0 + SOLO), *scores[1:]], seconds)
         if gamma == lowest:
             self._least_age = 0
         return Decision(gamma, reason, batch * scores[gamma])
@@ -186,7 +189,8 @@ class OnlineController:
         if scores[best] <= scores[now] * (1.0 + GAIN * self._stake(max(now, best))):
             return False
         tokens = self._acceptance.tokens_at(-CAUTION if best > now else CAUTION)
-        return tokens[best] / seconds[best] > tokens[now] / seconds[now]
+        favour = 1.0 + SOLO if best == 0 else 1.0
+        return favour * tokens[best] / seconds[best] > tokens[now] / seconds[now]
 
     def _stake(self, gamma: int) -> float:
         """Share of steps in which the choice matters at all: where nothing is offered, every gamma is the same."""
