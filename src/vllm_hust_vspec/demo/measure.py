@@ -65,12 +65,11 @@ class Measurement:
     async def noise(self) -> Noise:
         """Measure target-only's noise and judge every divergence by it."""
         self._show.doing("noise of target-only")
-        found = QUIET
-        for kind in KINDS:
-            found |= await self._noise_of_answers(kind)
+        alone, found = await self._noise_of_prefixes()
+        for number, kind in enumerate(KINDS):
+            if number == 0 or not self._clock.late():
+                found |= await self._noise_of_answers(kind)
             self._show.advance(NOISE_STEPS // len(KINDS) // 2 or 1)
-        alone, more = await self._noise_of_prefixes()
-        found |= more
         for result, divergence in self._found:
             result.judged.append(judge(divergence, alone[divergence.prefix], found))
         self._show.advance(NOISE_STEPS // 2)
@@ -113,8 +112,7 @@ class Measurement:
             before = self._steering.counters()
             batch = await self._speculative.batch(asked, concurrency, tokens)
             speculation = Speculation.between(before, self._steering.counters())
-        done = sum(len(answer.tokens) for answer in batch.answers)
-        return Run(mode, done, batch.seconds, speculation), batch
+        return Run(mode, batch.tokens, batch.seconds, speculation), batch
 
     def _compare(
         self, result: CellResult, mode: str, reference: Sequence[Completion], answers: Sequence[Completion]

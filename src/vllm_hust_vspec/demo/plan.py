@@ -12,7 +12,7 @@ MAX_GAMMA = 4
 FIXED = tuple(f"fixed-{gamma}" for gamma in range(1, MAX_GAMMA + 1))
 MODES = (TARGET, *FIXED, ADAPTIVE)
 
-_TOKENS = 96  # per request, aimed at
+_TOKENS = 64  # per request, aimed at
 _FEWEST, _MOST = 16, 160
 _SPARE = 0.93  # of the time left: later cells may run slower than the warm-up of this one
 
@@ -54,8 +54,8 @@ class Scale:
     noise_prefixes: int
 
 
-QUICK = Scale("quick", seconds=440, reserve_s=75, rounds=1, noise_tokens=32, noise_texts=16, noise_prefixes=64)
-FULL = Scale("full", seconds=1380, reserve_s=150, rounds=2, noise_tokens=64, noise_texts=32, noise_prefixes=128)
+QUICK = Scale("quick", seconds=440, reserve_s=50, rounds=1, noise_tokens=32, noise_texts=16, noise_prefixes=64)
+FULL = Scale("full", seconds=1380, reserve_s=110, rounds=2, noise_tokens=64, noise_texts=32, noise_prefixes=128)
 
 
 def order(rounds: int) -> list[str]:
@@ -76,11 +76,16 @@ class Clock:
 
     def __init__(self, scale: Scale, runs: int, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
+        self._reserve = scale.reserve_s
         self._end = now() + scale.seconds - scale.reserve_s
         self._runs = runs
 
     def seconds_per_run(self) -> float:
         return max(self._end - self._now(), 0.0) * _SPARE / max(self._runs, 1)
+
+    def late(self) -> bool:
+        """Whether the whole time of the demo is used up, that of the noise included."""
+        return self._now() > self._end + self._reserve
 
     def done(self, runs: int) -> None:
         self._runs -= runs

@@ -43,10 +43,13 @@ class Speculation:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One mode, once, over all prompts of a cell. speculation: None for target-only."""
+    """One mode, once, over all prompts of a cell: tokens and seconds while every slot was busy.
+
+    speculation: None for target-only.
+    """
 
     mode: str
-    tokens: int
+    tokens: float
     seconds: float
     speculation: Speculation | None = None
 

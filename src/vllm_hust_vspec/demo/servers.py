@@ -1,10 +1,12 @@
 """vLLM's OpenAI servers as child processes: started together, watched until healthy, ended for sure."""
 
 import contextlib
+import ctypes
 import os
 import re
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -26,6 +28,16 @@ _COMPLAINTS = (
 )
 
 
+_libc = ctypes.CDLL(None) if sys.platform == "linux" else None
+_PR_SET_PDEATHSIG = 1
+
+
+def _end_with_parent() -> None:
+    """Runs in the child: the kernel asks it to end where the demo is killed, which could not end it itself."""
+    assert _libc is not None
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
 class Server:
     """One server in a process group of its own, so that all of it can be ended."""
 
@@ -41,6 +53,7 @@ class Server:
                 stdout=out,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
+                preexec_fn=_end_with_parent if sys.platform == "linux" else None,
             )
         self._group = self._process.pid
 

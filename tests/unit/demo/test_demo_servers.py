@@ -40,7 +40,7 @@ def _alive(pid: int) -> bool:
 
 def test_a_server_is_waited_for_and_ended_with_its_children(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     counts: list[int] = []
-    monkeypatch.setattr(servers_module, "_POLITE_S", 0.5)
+    monkeypatch.setattr(servers_module, "_POLITE_S", 0.2)
     with Servers() as servers:
         server = _start(servers, "serves", tmp_path)
         servers.wait_until_healthy(20, counts.append)
@@ -52,18 +52,18 @@ def test_a_server_is_waited_for_and_ended_with_its_children(tmp_path: Path, monk
 
 @pytest.mark.parametrize("how", ["hangs", "deaf"])
 def test_a_server_that_ignores_ctrl_c_is_killed(how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(servers_module, "_POLITE_S", 0.5)
+    monkeypatch.setattr(servers_module, "_POLITE_S", 0.2)
     with Servers() as servers:
         child = _child(_start(servers, how, tmp_path).log)
     assert not _alive(child)
 
 
 def test_a_server_that_is_late_is_named_with_its_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(servers_module, "_POLITE_S", 0.5)
+    monkeypatch.setattr(servers_module, "_POLITE_S", 0.2)
     with Servers() as servers:
         server = _start(servers, "hangs", tmp_path)
-        with pytest.raises(UserError, match="stub server was not ready after 1 s") as caught:
-            servers.wait_until_healthy(1, lambda _: None)
+        with pytest.raises(UserError, match="stub server was not ready after 0 s") as caught:
+            servers.wait_until_healthy(0.2, lambda _: None)
     assert str(server.log) in str(caught.value)
 
 
@@ -105,7 +105,7 @@ _HARNESS = """
 import sys
 from pathlib import Path
 from vllm_hust_vspec.demo import cli, launch, servers
-servers._POLITE_S = 0.5
+servers._POLITE_S = 0.2
 cli.prepare = lambda say: Path("model")
 cli._NEEDED = {}
 def starts(model, ports, socket):
@@ -115,26 +115,47 @@ cli.main(["--quick", "--json", sys.argv[2]])
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_stopped_demo_leaves_no_process_and_no_file(number: int, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    out.mkdir()
+def _stuck_demo(tmp_path: Path) -> tuple[subprocess.Popen[str], list[int]]:
+    """A demo whose two servers never get ready, and the process ids that these wrote into their logs."""
+    (tmp_path / "out").mkdir()
     environment = os.environ | {"XDG_DATA_HOME": str(tmp_path / "data"), "TMPDIR": str(tmp_path)}
-    command = [sys.executable, "-c", _HARNESS, str(STUB), str(out / "demo.json")]
+    command = [sys.executable, "-c", _HARNESS, str(STUB), str(tmp_path / "out/demo.json")]
     demo = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True)
-    logs: list[Path] = []
     for _ in range(200):
         logs = sorted((tmp_path / "data").rglob("*.log"))
         if len(logs) == 2:
-            break
+            return demo, [_child(log) for log in logs]
         time.sleep(0.05)
-    children = [_child(log) for log in logs]
-    assert len(children) == 2
+    raise AssertionError("the demo did not start two servers")
+
+
+def _parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stopped_demo_leaves_no_process_and_no_file(number: int, tmp_path: Path) -> None:
+    demo, children = _stuck_demo(tmp_path)
     demo.send_signal(number)
     _, errors = demo.communicate(timeout=20)
     assert demo.returncode == 128 + number
     assert errors.splitlines()[-1].startswith("vspec: the demo was stopped")
     assert "Traceback" not in errors
     assert not [child for child in children if _alive(child)], "a server's child outlives the demo"
-    assert not list(out.iterdir()), "a stopped demo leaves a file"
+    assert not list((tmp_path / "out").iterdir()), "a stopped demo leaves a file"
     assert not list(tmp_path.glob("vspec-demo-*")), "a stopped demo leaves its scratch directory"
+
+
+def test_a_killed_demo_takes_its_servers_with_it(tmp_path: Path) -> None:
+    demo, children = _stuck_demo(tmp_path)
+    servers = [_parent(child) for child in children]
+    demo.kill()
+    demo.communicate()
+    for _ in range(100):
+        if not any(_alive(server) for server in servers):
+            break
+        time.sleep(0.05)
+    left = [server for server in servers if _alive(server)]
+    for child in children:  # of the stub, which leaves it behind, as vLLM does not
+        os.kill(child, signal.SIGKILL)
+    assert not left
