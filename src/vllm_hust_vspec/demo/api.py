@@ -15,7 +15,6 @@ MODEL = "demo"
 Prompt = str | list[int]
 _TIMEOUT_S = 300.0
 _WIDEST = 32
-_GENERATED = "vllm:generation_tokens_total{"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,15 +28,18 @@ class Completion:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Answers in the order of the prompts; tokens generated, by the server's count, while every slot was busy.
+    """Answers in the order of the prompts, and the seconds from the first request to the last answer.
 
-    seconds: from the first request until the first slot finds no more prompts. What comes after is left out: there the
-    slowest request alone decides, and a server under load has no such end.
+    Every mode does the same work in it, prompts included. A window that ends with the first answer would not: it ends
+    sooner where tokens come in bursts, and then has the same prompts to read for fewer tokens.
     """
 
-    tokens: float
     seconds: float
     answers: list[Completion]
+
+    @property
+    def tokens(self) -> int:
+        return sum(len(answer.tokens) for answer in self.answers)
 
     @property
     def tokens_per_s(self) -> float:
@@ -82,35 +84,21 @@ class Api:
         """Answer all prompts, `concurrency` of them at any time."""
         queue = iter(enumerate(prompts))
         answers: dict[int, Completion] = {}
-        window: tuple[float, float] | None = None
 
         async def slot() -> None:
-            nonlocal window
             for index, prompt in queue:
                 answers[index] = await self.complete(prompt, tokens, logprobs)
-            if window is None:
-                window = time.perf_counter() - start, 0.0
-                window = window[0], await self.generated() - before
 
-        before = await self.generated()
         start = time.perf_counter()
         async with asyncio.TaskGroup() as group:
             for _ in range(min(concurrency, len(prompts))):
                 group.create_task(slot())
-        assert window is not None
-        return Batch(window[1], window[0], [answers[index] for index in range(len(prompts))])
-
-    async def generated(self) -> float:
-        """Tokens that the server has generated since it started."""
-        lines = (await self._ask("GET", "/metrics")).text.splitlines()
-        return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(_GENERATED))
+        seconds = time.perf_counter() - start
+        return Batch(seconds, [answers[index] for index in range(len(prompts))])
 
     async def _post(self, path: str, body: dict[str, Any]) -> Any:
-        return (await self._ask("POST", path, {"model": MODEL, "temperature": 0} | body)).json()
-
-    async def _ask(self, verb: str, path: str, body: dict[str, Any] | None = None) -> httpx.Response:
         try:
-            reply = await self._http.request(verb, path, json=body)
+            reply = await self._http.post(path, json={"model": MODEL, "temperature": 0} | body)
         except httpx.HTTPError as error:
             self._server.check()
             reason = str(error) or type(error).__name__
@@ -122,7 +110,7 @@ class Api:
             raise UserError(
                 f"the {self._server.name} server answered {reply.status_code} ({said}); its log is {self._server.log}"
             )
-        return reply
+        return reply.json()
 
 
 def _by_id(entry: dict[str, float]) -> dict[int, float]:

@@ -79,7 +79,7 @@ def show(results: Results, console: Console) -> None:
     host = results.host
     console.print(
         f"{host['model']}, {host['cores']} cores, vLLM {host['vllm']}, n-gram drafts; "
-        "tokens/s while all slots are busy; * best fixed gamma; "
+        "tokens/s from the first request to the last answer; * best fixed gamma; "
         "ratios of the means, with the least..greatest of the repeats; "
         "adaptive starts cold in the first row and keeps what it learns from row to row",
         highlight=False,

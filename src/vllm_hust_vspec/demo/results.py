@@ -43,13 +43,10 @@ class Speculation:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One mode, once, over all prompts of a cell: tokens and seconds while every slot was busy.
-
-    speculation: None for target-only.
-    """
+    """One mode, once, over all prompts of a cell. speculation: None for target-only."""
 
     mode: str
-    tokens: float
+    tokens: int
     seconds: float
     speculation: Speculation | None = None
 

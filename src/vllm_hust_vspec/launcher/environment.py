@@ -35,8 +35,13 @@ def _completed(listed: str, wanted: tuple[str, ...]) -> str:
 
 
 def _cpu(environ: Mapping[str, str]) -> dict[str, str]:
-    """Numba's threads fight OpenMP's over the cores; and vLLM would take its KV cache out of all memory there is."""
-    wanted = {"NUMBA_NUM_THREADS": "1", "VLLM_CPU_KVCACHE_SPACE": str(kv_cache_gib(_available_gib()))}
+    """Numba's threads fight OpenMP's over the cores, and Numba's OpenMP layer sets OpenMP to Numba's one thread for the
+    whole engine; and vLLM would take its KV cache out of all memory there is."""
+    wanted = {
+        "NUMBA_NUM_THREADS": "1",
+        "NUMBA_THREADING_LAYER": "workqueue",
+        "VLLM_CPU_KVCACHE_SPACE": str(kv_cache_gib(_available_gib())),
+    }
     return {name: value for name, value in wanted.items() if name not in environ}
 
 

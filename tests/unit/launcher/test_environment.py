@@ -60,6 +60,7 @@ def test_the_cpu_host_gets_threads_and_a_kv_cache_unless_the_user_chose():
     cpu = Host("cpu")
     found = environment(host=cpu)
     assert found["NUMBA_NUM_THREADS"] == "1"
+    assert found["NUMBA_THREADING_LAYER"] == "workqueue", "its OpenMP layer leaves the whole engine one core"
     assert 1 <= int(found["VLLM_CPU_KVCACHE_SPACE"]) <= 16
     chosen = environment(environ={"NUMBA_NUM_THREADS": "4", "VLLM_CPU_KVCACHE_SPACE": "2"}, host=cpu)
     assert not {"NUMBA_NUM_THREADS", "VLLM_CPU_KVCACHE_SPACE"} & set(chosen)
