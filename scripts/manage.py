@@ -2,17 +2,16 @@
 
 import argparse
 import os
-import shlex
 import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from pip_runner import Interrupted, catch_signals, clean_environment
-from setup_env import ROOT, ensure
+from hosts import Call, callers_environment, chosen_hosts, plan
+from pip_runner import Interrupted, SetupError, catch_signals, clean_environment
+from setup_env import ROOT
 
 DISTRIBUTION = "vllm-hust-vspec"
 LATER = (
@@ -23,8 +22,10 @@ USAGE = f"""\
 Usage: ./manage.sh [--python P] [--dry-run] VERB …
 
   test [--host cpu|emulated-npu|all] [-- PYTEST ARGS]
-        set up .venv and run the tests; paths or test names after -- replace the default selection,
-        options alone are added to it; --python names the Python that .venv is made with
+        set up the host's environment (.venv or .venv-npu) and run its tests; paths or test names after --
+        replace the default selection, options alone are added to it; --python names the Python that the
+        environment is made with. VSPEC_TEST_ASCEND_SOURCE=FOLDER makes emulated-npu run that checkout of
+        vLLM-Ascend, in .venv-npu-source, with the vLLM that it declares
   install --editable [--skip-model-setup]
         install this checkout into P (default: $VSPEC_PYTHON, else the active python3)
   uninstall
@@ -33,37 +34,11 @@ Usage: ./manage.sh [--python P] [--dry-run] VERB …
 Not built yet: {", ".join(LATER)}, install from a wheel.
 --dry-run prints the commands and runs none of them.
 """
-# One thread per engine: on few cores, tiny models spend their time on waking threads.
-TEST_ENVIRONMENT: Mapping[str, str] = {
-    "OMP_NUM_THREADS": "1",
-    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
-    "NUMBA_NUM_THREADS": "1",
-    "VLLM_CPU_KVCACHE_SPACE": "1",
-    "HF_HUB_OFFLINE": "1",
-    "VLLM_NO_USAGE_STATS": "1",
-}
-# What a tester may have set for a server of his own must not reach the tests.
-_USERS_OWN = ("HUST_VSPEC_", "HUST_SPECSLO_", "HUST_SPECASCEND_", "VLLM_PLUGINS")
-_CONFIGS = ("VSPEC_CONFIG", "SPECSLO_CONFIG", "SPECASCEND_CONFIG")
-WORKERS = 2
 
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         fail(f"manage.sh: {message}; ./manage.sh --help tells more")
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """A command with the variables that it needs beyond those of the caller."""
-
-    command: tuple[str, ...]
-    variables: Mapping[str, str]
-
-    def as_shell(self) -> str:
-        """The call as a line to paste into a shell."""
-        pairs = [f"{name}={shlex.quote(value)}" for name, value in self.variables.items()]
-        return " ".join([*pairs, shlex.join(self.command)])
 
 
 def fail(message: str) -> NoReturn:
@@ -72,63 +47,21 @@ def fail(message: str) -> NoReturn:
     raise SystemExit(2)
 
 
-def test_calls(root: Path, arguments: Sequence[str], caller: Path) -> list[Call]:
-    """The pytest calls for the arguments after `--`.
-
-    By default everything but the benchmarks in a few processes, then the benchmarks alone, since a neighbour would
-    spoil their figures. Paths are looked up from where the caller stands (`caller`), if that is in the checkout, then
-    from its top.
-    """
-    python = str(root / ".venv" / "bin" / "python")
-    given = [_resolved(argument, root, caller) for argument in arguments]
-    selected = [path for path, is_path in given if is_path]
-    benchmarks = root / "tests" / "benchmarks"
-    if selected and all(Path(path.split("::")[0]).is_relative_to(benchmarks) for path in selected):
-        return [Call((python, "-m", "pytest", "-p", "no:xdist", *(text for text, _ in given)), TEST_ENVIRONMENT)]
-    command = [python, "-m", "pytest"]
-    if not any(_is_about_workers(argument) for argument in arguments):
-        command += ["-n", str(WORKERS), "--dist", "loadscope"]
-    if not selected:
-        command += [str(root / "tests"), f"--ignore={benchmarks}"]
-    calls = [Call((*command, *(text for text, _ in given)), TEST_ENVIRONMENT)]
-    if not arguments and any(benchmarks.glob("**/test_*.py")):
-        calls.append(Call((python, "-m", "pytest", "-p", "no:xdist", str(benchmarks)), TEST_ENVIRONMENT))
-    return calls
-
-
-def _is_about_workers(argument: str) -> bool:
-    return (
-        argument in ("-d", "--pdb", "--trace")
-        or "no:xdist" in argument
-        or argument.startswith(("-n", "--numpro", "--dist"))
-    )
-
-
-def _resolved(argument: str, root: Path, caller: Path) -> tuple[str, bool]:
-    """A pytest argument with its path made absolute, and whether it is a path (or a node id of one)."""
-    name, mark, rest = argument.partition("::")
-    if name and not name.startswith("-"):
-        for base in (caller, root) if caller.is_relative_to(root) else (root, caller):
-            if (base / name).exists():
-                return f"{(base / name).resolve()}{mark}{rest}", True
-    return argument, False
-
-
 def test(options: argparse.Namespace, pytest_arguments: Sequence[str]) -> int:
-    """Set up .venv and run the tests of the hosts that exist; returns the first exit code that is not 0."""
-    if options.host == "emulated-npu":
-        fail("test --host emulated-npu is not built yet in this version; see CHANGELOG.md")
-    if options.host == "all":
-        print("vspec: --host all: running cpu; emulated-npu is not built yet", file=sys.stderr, flush=True)
-    calls = test_calls(ROOT, pytest_arguments, Path.cwd())
+    """Set up the environments of the chosen hosts and run their tests; returns the first exit code that is not 0."""
+    hosts = chosen_hosts(options.host, os.environ)
+    try:
+        planned = plan(hosts, ROOT, pytest_arguments, Path.cwd())
+    except SetupError as error:
+        fail(str(error))
     if options.dry_run:
-        print("\n".join(call.as_shell() for call in calls))
+        print("\n".join(call.as_shell() for _, calls in planned for call in calls))
         return 0
-    environment = ensure("cpu-host")
-    base = {
-        name: value for name, value in os.environ.items() if not name.startswith(_USERS_OWN) and name not in _CONFIGS
-    }
-    results = [_run(call, clean_environment(base, environment.venv)) for call in calls]
+    base = callers_environment()
+    results = []
+    for host, calls in planned:
+        place = host.set_up()
+        results += [_run(call, clean_environment(base, place.venv)) for call in calls]
     return next((code for code in results if code != 0), 0)
 
 

@@ -16,7 +16,7 @@ from typing import IO
 
 HEARTBEAT_S = 30.0
 GRACE_S = 10.0
-_TAIL_LINES = 60
+_TAIL_LINES = 200  # a failed build prints its compiler's error far above the end
 
 _NO_NETWORK = re.compile(
     r"NewConnectionError|NameResolutionError|Temporary failure in name resolution|Name or service not known"
@@ -26,6 +26,7 @@ _NO_NETWORK = re.compile(
 _NO_ROOM = re.compile(r"No space left on device|\[Errno 28\]|Disk quota exceeded")
 # The second form is what pip says instead where a constraints file names the package.
 _NO_MATCH = re.compile(r"(?:No matching distribution found for|ERROR: Cannot install) (\S+)")
+_COMPILER = re.compile(r"\S+:\d+(?::\d+)?: (?:fatal )?error: .+|.*(?:undefined reference to|multiple definition of) .+")
 
 
 class SetupError(Exception):
@@ -174,7 +175,8 @@ def explain(stage: str, tail: Sequence[str], log: Path) -> SetupError:
             f"pip finds no {found[1]} for this Python and machine; try another Python (3.11 to 3.14), or see pip's "
             f"index and constraint settings with: pip config list (log: {log})"
         )
-    errors = [line for line in tail if line.startswith(("ERROR:", "error:", "Error:"))]
+    errors = [line for line in tail if _COMPILER.fullmatch(line)][:1]
+    errors = errors or [line for line in tail if line.startswith(("ERROR:", "error:", "Error:"))]
     last = (errors or list(tail) or ["it printed nothing"])[-1]
     return SetupError(f"installing {stage} failed: {last[:200]} (log: {log})")
 

@@ -79,7 +79,7 @@ def build(root: Path) -> None:
     (root / "dist").mkdir()
     code = "from setuptools import build_meta as b; b.build_wheel('dist'); b.build_sdist('dist')"
     env = clean_environment({}, environment.venv)
-    done = subprocess.run([environment.venv_python, "-c", code], cwd=root, env=env, capture_output=True, text=True)
+    done = subprocess.run([environment.python, "-c", code], cwd=root, env=env, capture_output=True, text=True)
     shutil.rmtree(root / "build", ignore_errors=True)
     if done.returncode != 0:
         fail(f"build failed: {(done.stderr.strip().splitlines() or ['it printed nothing'])[-1]}")

@@ -2,32 +2,40 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from engines import TIE, Engine
+from engines import TIE, Engine, engine
 
 Prompt = list[int]
 
 
 @dataclass(frozen=True)
 class Case:
-    """`params` makes one SamplingParams for each prompt; `compared` says which prompts' tokens are determined."""
+    """`params` makes one SamplingParams for each prompt; `compared` says which prompts' answers are determined.
+
+    as_text: compare what the client reads. Where a stop string ends a request, the ids of tokens that came in the same
+    step after it are the host's affair.
+    """
 
     name: str
     lengths: tuple[int, ...]
     params: Callable[[int], Any]
     compared: Callable[[int], bool] = lambda row: True
+    as_text: bool = False
 
     def prompts(self) -> list[Prompt]:
         draw = random.Random(self.name)
         return [[draw.randrange(4, 900) for _ in range(length)] for length in self.lengths]
 
-    def run(self, engine: Engine, prompts: Sequence[Prompt]) -> list[list[list[int]] | None]:
-        """Completions of each compared prompt, None for the others."""
-        outputs = engine.generate(list(prompts), [self.params(row) for row in range(len(prompts))])
+    def run(self, engine: Engine, prompts: Sequence[Prompt]) -> list[list[Any] | None]:
+        """Completions of each compared prompt, as token ids or text; None for the others."""
+        params = [self.params(row) for row in range(len(prompts))]
+        outputs: list[list[Any]] = (engine.texts if self.as_text else engine.generate)(list(prompts), params)
         return [output if self.compared(row) else None for row, output in enumerate(outputs)]
 
 
@@ -80,13 +88,29 @@ CASES = {
         Case("many", (4, 30, 12, 7, 21, 3, 16, 9, 33, 5, 14, 8), _greedy),
         Case("mixed-sampling", (9, 14, 6, 22, 5, 17, 12, 8), _mixed, lambda row: row % 4 != 1),
         Case("structured", (9, 14, 6, 22), _structured),
-        Case("stop-strings", (9, 14, 6, 22, 31), _stopping),
+        Case("stop-strings", (9, 14, 6, 22, 31), _stopping, as_text=True),
         Case("several-completions", (9, 21), _several),
     )
 }
+# Requests that outgrow a block of 128 tokens, for hosts whose blocks are that large.
+GROWING = Case("growing", (118, 120, 116, 122, 119, 121), _greedy)
 
 
-def reference(engine: Engine) -> dict[str, dict[str, Any]]:
+def answers(models: Path, target: str, **options: Any) -> dict[str, dict[str, Any]]:
+    """The target's own answers to every case, computed once a run by an engine with these options."""
+    import filelock
+
+    file = models / f"{target}.answers.json"
+    with filelock.FileLock(f"{file}.lock"):
+        if not file.exists():
+            with engine(models / target, **options) as plain:
+                assert "Adaptive" not in type(plain.scheduler).__name__
+                file.write_text(json.dumps(reference(plain)))
+        found: dict[str, dict[str, Any]] = json.loads(file.read_text())
+        return found
+
+
+def reference(plain: Engine) -> dict[str, dict[str, Any]]:
     """Prompts and the target's own completions for every case.
 
     A prompt along whose greedy answer the target nearly ties is replaced: there, rounding may decide the token.
@@ -94,20 +118,20 @@ def reference(engine: Engine) -> dict[str, dict[str, Any]]:
     from vllm import SamplingParams
 
     found = {}
-    for case in CASES.values():
+    for case in (*CASES.values(), GROWING):
         prompts = case.prompts()
         draw = random.Random(case.name + "-again")
         for _ in range(20):
             probe = SamplingParams(temperature=0, max_tokens=64, ignore_eos=True, logprobs=2)
-            answers = engine.llm.generate([{"prompt_token_ids": p} for p in prompts], probe, use_tqdm=False)
-            tied = [row for row, answer in enumerate(answers) if _smallest_gap(answer) < TIE]
+            probed = plain.llm.generate([{"prompt_token_ids": p} for p in prompts], probe, use_tqdm=False)
+            tied = [row for row, answer in enumerate(probed) if _smallest_gap(answer) < TIE]
             if not tied:
                 break
             for row in tied:
                 prompts[row] = [draw.randrange(4, 900) for _ in prompts[row]]
         else:
             raise AssertionError(f"no prompts without near ties for {case.name}")
-        found[case.name] = {"prompts": prompts, "tokens": case.run(engine, prompts)}
+        found[case.name] = {"prompts": prompts, "tokens": case.run(plain, prompts)}
     return found
 
 

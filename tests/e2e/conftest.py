@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -41,19 +40,8 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def references(models: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Any]:
+def references(models: Path) -> Callable[[str], Any]:
     """The target's own answers to every case, computed once a run for each target and kept in a file."""
-    import filelock
-    from cases import reference
-    from engines import engine
+    from cases import answers
 
-    def of(target: str) -> Any:
-        file = models / f"{target}.answers.json"
-        with filelock.FileLock(f"{file}.lock"):
-            if not file.exists():
-                with engine(models / target, block_size=32) as plain:
-                    assert "Adaptive" not in type(plain.scheduler).__name__
-                    file.write_text(json.dumps(reference(plain)))
-            return json.loads(file.read_text())
-
-    return of
+    return lambda target: answers(models, target, block_size=32)

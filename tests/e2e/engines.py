@@ -21,15 +21,21 @@ TIE = 1e-3  # logprob distance under which two tokens count as a near tie; fp32 
 
 @dataclass
 class Scripted:
-    """A controller that plays a schedule and keeps what it is shown."""
+    """A controller that plays a schedule and keeps what it is shown.
+
+    decided: each step's gamma as the workers get it; without a request that samples, nobody drafts.
+    """
 
     schedule: Callable[[int], int]
     contexts: list[StepContext] = field(default_factory=list)
+    decided: list[int] = field(default_factory=list)
     outcomes: list[StepOutcome] = field(default_factory=list)
 
     def decide(self, step: StepContext) -> Decision:
+        gamma = self.schedule(len(self.contexts))
         self.contexts.append(step)
-        return Decision(self.schedule(len(self.contexts) - 1), "scripted")
+        self.decided.append(gamma if step.num_decodes else 0)
+        return Decision(gamma, "scripted")
 
     def observe(self, outcome: StepOutcome) -> None:
         self.outcomes.append(outcome)
@@ -76,9 +82,15 @@ class Engine:
 
     def generate(self, prompts: Sequence[str | list[int]], params: Any) -> list[list[list[int]]]:
         """Token ids of each prompt's completions."""
+        return [[list(completion.token_ids) for completion in output.outputs] for output in self._run(prompts, params)]
+
+    def texts(self, prompts: Sequence[str | list[int]], params: Any) -> list[list[str]]:
+        """The text of each prompt's completions."""
+        return [[completion.text for completion in output.outputs] for output in self._run(prompts, params)]
+
+    def _run(self, prompts: Sequence[str | list[int]], params: Any) -> Any:
         inputs = [p if isinstance(p, str) else {"prompt_token_ids": p} for p in prompts]
-        outputs = self.llm.generate(inputs, params, use_tqdm=False)
-        return [[list(completion.token_ids) for completion in output.outputs] for output in outputs]
+        return self.llm.generate(inputs, params, use_tqdm=False)
 
 
 @contextlib.contextmanager
@@ -95,7 +107,9 @@ def engine(
             spec |= {"prompt_lookup_min": 2, "prompt_lookup_max": 4}
         else:
             spec["model"] = str(drafter)
-    with async_on_cpu() if asynchronous else contextlib.nullcontext():
+    from vllm.platforms import current_platform
+
+    with async_on_cpu() if asynchronous and current_platform.is_cpu() else contextlib.nullcontext():
         # vLLM looks through every module for kernels and trips over a lazy object of llvmlite's, which an earlier
         # engine with ngram drafting has imported.
         hidden = sys.modules.pop("llvmlite.binding.ffi", None)

@@ -42,7 +42,8 @@ class Feedback:
 class GammaLoop:
     """Decides gamma for a scheduler and learns from what its steps return.
 
-    clock: seconds, monotonic; `new_controller` makes the controller anew when it is reset.
+    clock: seconds, monotonic; `new_controller` makes the controller anew when it is reset; `all_passes`: the drafter
+    always runs as many passes as configured, however few of their tokens are wanted.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class GammaLoop:
         token_budget: int,
         new_controller: Callable[[], GammaController],
         clock: Callable[[], float] = time.perf_counter,
+        all_passes: bool = False,
     ) -> None:
         self.method = method
         self.policy = policy
@@ -62,6 +64,7 @@ class GammaLoop:
         self.clock = clock
         self.pin: int | None = None
         self.gamma = 0
+        self._passes = _draft_passes(method, max_gamma, all_passes)
         self._new_controller = new_controller
         self._controller = new_controller()
         self._pending: deque[Step] = deque()
@@ -128,7 +131,7 @@ class GammaLoop:
             return None
         while self._pending[0].output is not output:
             cancelled = self._pending.popleft()
-            self._observe(cancelled, _outcome(cancelled, {}, 0, None, self.method))
+            self._observe(cancelled, _outcome(cancelled, {}, 0, None, self._passes))
         step = self._pending.popleft()
         interval = None if step.after_idle or self._last_update is None else now - self._last_update
         self._last_update = now
@@ -137,7 +140,7 @@ class GammaLoop:
     def end_update(self, scheduler: Any, feedback: Feedback, engine_outputs: Mapping[int, Any]) -> None:
         """Complete a step's outcome with the tokens that were kept, and show it to the controller."""
         committed = sum(len(out.new_token_ids) for group in engine_outputs.values() for out in group.outputs)
-        outcome = _outcome(feedback.step, feedback.verified, committed, feedback.interval_s, self.method)
+        outcome = _outcome(feedback.step, feedback.verified, committed, feedback.interval_s, self._passes)
         totals = self.totals
         totals["proposed"] += sum(outcome.proposed)
         totals["accepted"] += sum(outcome.accepted)
@@ -221,8 +224,19 @@ class GammaLoop:
         self.pin = self.gamma
 
 
+def _draft_passes(method: str, max_gamma: int, all_passes: bool) -> tuple[int, ...]:
+    """Drafter passes of a step, by its gamma. A model drafter runs at least one, to keep its KV whole."""
+    if method not in MODEL_DRAFTERS:
+        return (0,) * (max_gamma + 1)
+    return tuple(max_gamma if all_passes else max(gamma, 1) for gamma in range(max_gamma + 1))
+
+
 def _outcome(
-    step: Step, verified: Mapping[str, tuple[int, int]], committed: int, interval_s: float | None, method: str
+    step: Step,
+    verified: Mapping[str, tuple[int, int]],
+    committed: int,
+    interval_s: float | None,
+    passes: tuple[int, ...],
 ) -> StepOutcome:
     context = step.context
     return StepOutcome(
@@ -235,7 +249,7 @@ def _outcome(
         committed_tokens=committed,
         interval_s=interval_s,
         verify_tokens=context.verify_tokens,
-        draft_passes=max(step.gamma, 1) if method in MODEL_DRAFTERS else 0,
+        draft_passes=passes[step.gamma],
         request_ids=tuple(verified),
     )
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from vllm_hust_vspec._version import __version__
 from vllm_hust_vspec.errors import VSpecError, fail
+from vllm_hust_vspec.host import ascend
 from vllm_hust_vspec.host.registry import Facts, Role
 from vllm_hust_vspec.host.requirements import resolve
 from vllm_hust_vspec.host.scheduler import adaptive_class
@@ -22,7 +23,7 @@ logger = logging.getLogger("vllm.vspec")
 # The engine's scheduler configuration, with the scope found for it: the scheduler class is asked of that object alone,
 # without the rest of the configuration.
 _engine: tuple[Any, Scope] | None = None
-_logged: dict[str, str] = {}
+_logged: dict[str, tuple[str, str]] = {}
 
 
 @functools.cache
@@ -40,6 +41,7 @@ def register_stage() -> None:
     """Install the hooks of the register stage."""
     from vllm_hust_vspec.host.patches import REGISTRY
 
+    ascend.apply_host_patches_first()
     REGISTRY.apply(REGISTRY.select("register", Facts(settings())))
 
 
@@ -52,10 +54,12 @@ def configure_front_end(original: Callable[..., None], vllm_config: Any, *args: 
     original(vllm_config, *args, **kwargs)
     if vllm_config.model_config is None:
         return  # a default configuration that vLLM makes for its own use
-    line = _or_end(lambda: scope_of(vllm_config, settings())).line
+    scope = _or_end(lambda: scope_of(vllm_config, settings()))
+    if scope.kind == "adaptive":
+        ascend.keep_draft_model_eager(vllm_config)
     if _logged:
         return  # an engine process may rebuild its configuration; it logs as what it is
-    _log_ledger("front end", line)
+    _log_ledger("front end", scope.line)
     path = settings().serve.steering_socket
     if path is not None:
         remove_at_exit(os.fspath(path))
@@ -113,16 +117,17 @@ def _log_ledger(role: str, line: str) -> None:
 
     from vllm_hust_vspec.host.patches import REGISTRY
 
-    if _logged.get(role) == line:
+    patches = ", ".join(REGISTRY.applied) or "none"
+    if _logged.get(role) == (line, patches):
         return
-    _logged[role] = line
+    _logged[role] = (line, patches)
     logger.info(
         "vspec %s %s, pid %d: %s; patches: %s; vLLM %s",
         __version__,
         role,
         os.getpid(),
         line,
-        ", ".join(REGISTRY.applied) or "none",
+        patches,
         getattr(vllm, "__version__", "of unknown version"),
     )
 

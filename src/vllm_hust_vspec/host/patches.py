@@ -2,15 +2,49 @@
 
 from __future__ import annotations
 
-from vllm_hust_vspec.host import cpu_sampling, hooks, no_drafts, scheduler
+from vllm_hust_vspec.host import (
+    ascend,
+    ascend_draft_model,
+    ascend_gamma,
+    ascend_penalties,
+    cpu_sampling,
+    hooks,
+    no_drafts,
+    scheduler,
+)
 from vllm_hust_vspec.host.registry import Facts, Patch, Registry
-from vllm_hust_vspec.host.requirements import Attributes, Field, Method
+from vllm_hust_vspec.host.requirements import Attributes, Field, Method, Symbol
 
 
 def _speculates(facts: Facts) -> bool:
     """A worker of a server with a speculative config, on the V1 runner."""
     config = facts.vllm_config
     return facts.role == "worker" and config.speculative_config is not None and not config.use_v2_model_runner
+
+
+def _on_vllms_own_runner(facts: Facts) -> bool:
+    """vLLM-Ascend's runner and drafters replace vLLM's, with methods of their own."""
+    return _speculates(facts) and not ascend.present()
+
+
+def _on_ascend(facts: Facts) -> bool:
+    return _speculates(facts) and ascend.present()
+
+
+def _ascend_knows_one_width(facts: Facts) -> bool:
+    return _on_ascend(facts) and not ascend_gamma.drafter_takes_width()
+
+
+def _ascend_takes_a_width(facts: Facts) -> bool:
+    return _on_ascend(facts) and ascend_gamma.drafter_takes_width()
+
+
+def _ascend_drafts_by_model(facts: Facts) -> bool:
+    return _on_ascend(facts) and facts.vllm_config.speculative_config.method == "draft_model"
+
+
+def _ascend_penalises_placeholders(facts: Facts) -> bool:
+    return _on_ascend(facts) and bool(facts.vllm_config.scheduler_config.async_scheduling)
 
 
 PATCHES = (
@@ -80,7 +114,7 @@ PATCHES = (
         reason="vLLM's V1 runner (0.32) sends steps without drafts through the rejection sampler: gamma 0 would cost "
         "more than no speculation, and on the CPU backend a top-k request ends the engine there",
         replace=no_drafts.sample,
-        when=lambda facts: _speculates(facts),
+        when=_on_vllms_own_runner,
         requires=(
             Method(no_drafts.SAMPLE, ("logits", "spec_decode_metadata")),
             Field("vllm.v1.spec_decode.metadata:SpecDecodeMetadata", "num_draft_tokens"),
@@ -93,9 +127,80 @@ PATCHES = (
         target=no_drafts.NGRAM,
         reason="vLLM's ngram drafter prepares and calls its compiled look-up also when no token is asked for",
         replace=no_drafts.propose_ngram,
-        when=lambda facts: _speculates(facts),
+        when=_on_vllms_own_runner,
         requires=(Method(no_drafts.NGRAM, ("num_speculative_tokens", "sampled_token_ids")),),
         until="vLLM's ngram drafter returns at once when no token is asked for",
+    ),
+    Patch(
+        name="ascend-draft-width",
+        target=ascend_gamma.PROPOSE,
+        reason="vLLM-Ascend 0.23 drafts as many tokens as configured at every step; the drafter's passes follow the "
+        "step's gamma, and at gamma 0 one pass keeps its KV whole",
+        replace=ascend_gamma.propose,
+        when=_ascend_knows_one_width,
+        requires=(
+            Method(ascend_gamma.PROPOSE, ("valid_sampled_token_ids", "sampling_metadata", "scheduler_output")),
+            Symbol("vllm_ascend.compilation.acl_graph:ACLGraphWrapper"),
+            Attributes("vllm_ascend.worker.model_runner_v1:NPUModelRunner", ("drafter", "num_spec_tokens")),
+            Attributes(ascend_gamma.PROPOSER, ("num_speculative_tokens", "_runnable")),
+        ),
+        until="support of vLLM-Ascend 0.23 ends; later vLLM carries gamma",
+    ),
+    Patch(
+        name="ascend-take-drafts",
+        target=ascend_gamma.TAKE,
+        reason="synchronous scheduling on vLLM-Ascend 0.23 takes whole rows of the draft matrix, which is wider than "
+        "what was drafted",
+        replace=ascend_gamma.take,
+        when=_ascend_knows_one_width,
+        requires=(
+            Field("vllm.v1.outputs:DraftTokenIds", "req_ids"),
+            Field("vllm.v1.outputs:DraftTokenIds", "draft_token_ids"),
+        ),
+        until="support of vLLM-Ascend 0.23 ends; later vLLM carries gamma",
+    ),
+    Patch(
+        name="ascend-draft-ends",
+        target=ascend_gamma.DRAFT,
+        reason="vLLM-Ascend's drafter runs no pass at gamma 0, which leaves holes in its KV and costs acceptance ever "
+        "after, and a graph of all its passes drafts more tokens than the step asks for",
+        replace=ascend_gamma.draft,
+        when=_ascend_takes_a_width,
+        requires=(
+            Method(ascend_gamma.DRAFT, ("num_speculative_tokens",)),
+            Symbol("vllm_ascend.compilation.acl_graph:ACLGraphWrapper"),
+            Attributes(ascend_gamma.PROPOSER, ("speculative_config", "_runnable")),
+        ),
+        until="vLLM-Ascend keeps the drafter's KV whole at zero tokens and cuts a graph's drafts to the step's width",
+    ),
+    Patch(
+        name="ascend-penalised-drafts",
+        target=ascend_penalties.SAMPLE,
+        reason="vLLM-Ascend's runner computes penalties with placeholders where drafts should stand under asynchronous "
+        "scheduling: a request with a repetition penalty gets other tokens than without speculation",
+        replace=ascend_penalties.sample,
+        when=_ascend_penalises_placeholders,
+        requires=(
+            Method(ascend_penalties.SAMPLE, ("logits", "spec_decode_metadata")),
+            Method("vllm.v1.worker.gpu_model_runner:GPUModelRunner._get_draft_token_ids_cpu"),
+            Method("vllm.v1.worker.gpu_input_batch:InputBatch.update_async_spec_token_ids", ("draft_token_ids",)),
+            Attributes("vllm_ascend.worker.model_runner_v1:NPUModelRunner", ("_draft_token_req_ids",)),
+        ),
+        until="vLLM-Ascend's runner puts real drafts in before it samples, as vLLM's does",
+    ),
+    Patch(
+        name="ascend-draft-model-rows",
+        target=ascend_draft_model.FIRST_PASS,
+        reason="beside a full graph of the target, vLLM-Ascend hands a draft model a block table with the rows of "
+        "padding requests: any batch that the graph pads ends the engine",
+        replace=ascend_draft_model.set_inputs_first_pass,
+        when=_ascend_drafts_by_model,
+        requires=(
+            Method(ascend_draft_model.FIRST_PASS, ("cad",)),
+            Attributes(ascend_gamma.PROPOSER, ("needs_extra_input_slots",)),
+            Field("vllm.v1.attention.backend:CommonAttentionMetadata", "block_table_tensor"),
+        ),
+        until="vLLM-Ascend's unpadded metadata has an unpadded block table",
     ),
 )
 

@@ -8,6 +8,8 @@ from typing import Any
 
 from vllm_hust_vspec.control import make_controller
 from vllm_hust_vspec.errors import HostMismatch
+from vllm_hust_vspec.host import ascend
+from vllm_hust_vspec.host.carried_gamma import OUTPUT, CarriedGamma, host_carries_gamma
 from vllm_hust_vspec.host.gamma_loop import GammaLoop
 from vllm_hust_vspec.host.requirements import Attributes, Field, Method, Requirement
 from vllm_hust_vspec.host.scope import Scope
@@ -15,20 +17,20 @@ from vllm_hust_vspec.host.steering import SteeringServer
 from vllm_hust_vspec.settings import Settings
 
 _SCHEDULER = "vllm.v1.core.sched.scheduler:Scheduler"
-_OUTPUT = "vllm.v1.core.sched.output:SchedulerOutput"
 _OWN_ATTRIBUTES = Attributes(
     _SCHEDULER, ("num_spec_tokens", "requests", "max_num_scheduled_tokens", "vllm_config", "has_unfinished_requests")
 )
-# What AdaptiveScheduler and GammaLoop read and extend, for the registry and the doctor.
+# What AdaptiveScheduler and GammaLoop read and extend, for the registry and the doctor. How gamma leaves the scheduler
+# is asked apart (`scope`): a host may carry it, or the plugin brings it.
 REQUIRES: tuple[Requirement, ...] = (
     Method(f"{_SCHEDULER}.schedule"),
+    Method(f"{_SCHEDULER}.add_request", ("request",)),
     Method(f"{_SCHEDULER}._update_after_schedule", ("scheduler_output",)),
     Method(f"{_SCHEDULER}.update_from_output", ("scheduler_output", "model_runner_output")),
     Method(f"{_SCHEDULER}.shutdown"),
     *(
-        Field(_OUTPUT, name)
+        Field(OUTPUT, name)
         for name in (
-            "num_spec_tokens_to_schedule",
             "scheduled_spec_decode_tokens",
             "num_scheduled_tokens",
             "total_num_scheduled_tokens",
@@ -44,7 +46,7 @@ REQUIRES: tuple[Requirement, ...] = (
     _OWN_ATTRIBUTES,
     Attributes(
         "vllm.v1.request:Request",
-        ("num_computed_tokens", "num_tokens", "num_output_placeholders", "num_stale_output_tokens", "is_finished"),
+        ("num_computed_tokens", "num_tokens", "num_output_placeholders", "is_finished"),
     ),
 )
 
@@ -70,10 +72,17 @@ class AdaptiveScheduler:
             max_gamma=host.num_spec_tokens,
             token_budget=host.max_num_scheduled_tokens,
             new_controller=functools.partial(make_controller, adaptive, max_gamma=host.num_spec_tokens),
+            all_passes=ascend.drafts_in_one_graph(host.vllm_config),
         )
         self._vspec_pads = host.vllm_config.compilation_config.cudagraph_mode.has_full_cudagraphs()
         path = self.vspec_settings.serve.steering_socket
         self._vspec_steering = SteeringServer(os.fspath(path), self.vspec) if path else None
+
+    def add_request(self, request: Any) -> None:
+        # GammaLoop skips outputs of steps that a preemption overtook; a host that marks none keeps their tokens.
+        if not hasattr(request, "num_stale_output_tokens"):
+            request.num_stale_output_tokens = 0
+        super().add_request(request)  # type: ignore[misc]
 
     def schedule(self, *args: Any, **kwargs: Any) -> Any:
         # The host pads joining decode requests to 1 + num_spec_tokens, so that a full graph of that width still fits.
@@ -111,8 +120,9 @@ def adaptive_class(resolved: type, scope: Scope, settings: Settings) -> type:
     """The scheduler class that the host resolved, extended; extending an extended class changes nothing."""
     if issubclass(resolved, AdaptiveScheduler):
         return resolved
+    extensions = (AdaptiveScheduler,) if host_carries_gamma() else (AdaptiveScheduler, CarriedGamma)
     return type(
         f"Adaptive{resolved.__name__}",
-        (AdaptiveScheduler, resolved),
+        (*extensions, resolved),
         {"vspec_scope": scope, "vspec_settings": settings, "__module__": __name__},
     )

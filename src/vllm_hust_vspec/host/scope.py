@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from vllm_hust_vspec.errors import HostMismatch
+from vllm_hust_vspec.host import ascend, carried_gamma
 from vllm_hust_vspec.host.requirements import Field, Method
 from vllm_hust_vspec.settings import Settings
 
@@ -43,15 +44,28 @@ def scope_of(vllm_config: Any, settings: Settings) -> Scope:
     if reason is not None:
         return Scope("pinned", f"gamma stays at {gamma} ({method}): {reason}", method, gamma)
     adaptive = settings.for_server(method=method, gamma=gamma).adaptive
-    lost = next(filter(None, (need.missing() for need in CARRIES_GAMMA)), None)
-    if lost is not None:
-        raise HostMismatch(
-            f"this vLLM cannot change gamma while it serves: {lost} (vLLM 0.24 and later have it); "
-            "update vLLM, or unset HUST_VSPEC_ENABLED to serve with a fixed gamma"
-        )
+    _require_a_way_for_gamma()
     policy = adaptive.policy if adaptive.speculation else "fixed"
     low = gamma if policy == "fixed" else (adaptive.min_gamma or 0)
     return Scope("adaptive", f"gamma {low}..{gamma} ({method}), policy {policy}", method, gamma)
+
+
+def _require_a_way_for_gamma() -> None:
+    """Raise HostMismatch unless gamma can reach the drafter: carried by vLLM, or brought by the plugin.
+
+    It is brought to vLLM-Ascend's workers alone; what it needs there is checked in them, where they are imported.
+    """
+    lost = next(filter(None, (need.missing() for need in CARRIES_GAMMA)), None)
+    if lost is None:
+        return
+    if ascend.present():
+        lost = next(filter(None, (need.missing() for need in carried_gamma.REQUIRES)), None)
+        if lost is None:
+            return
+    raise HostMismatch(
+        f"this vLLM cannot change gamma while it serves: {lost} (vLLM 0.24 and later have it); "
+        "update vLLM, or unset HUST_VSPEC_ENABLED to serve with a fixed gamma"
+    )
 
 
 def _pinned_because(vllm_config: Any, spec: Any, method: str) -> str | None:
@@ -64,6 +78,8 @@ def _pinned_because(vllm_config: Any, spec: Any, method: str) -> str | None:
         return "under data parallelism ranks could choose different gammas and deadlock"
     if parallel.pipeline_parallel_size > 1:
         return "pipeline parallelism is not adaptive yet"
+    if any(getattr(parallel, f"{phase}_context_parallel_size", 1) > 1 for phase in ("prefill", "decode")):
+        return "context parallelism is not adaptive yet"
     if getattr(spec, "num_speculative_tokens_per_batch_size", None):
         return "the speculative config has its own num_speculative_tokens_per_batch_size; remove it to let vSpec decide"
     if getattr(spec, "parallel_drafting", False):

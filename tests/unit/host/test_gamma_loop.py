@@ -35,7 +35,7 @@ class Recorder:
 class Host:
     """As much of a scheduler as the loop reads, with a clock that the test moves."""
 
-    def __init__(self, gammas: list[int], method: str = "draft_model") -> None:
+    def __init__(self, gammas: list[int], method: str = "draft_model", all_passes: bool = False) -> None:
         self.now = 100.0
         self.requests: dict[str, Any] = {}
         self.controller = Recorder(gammas)
@@ -46,6 +46,7 @@ class Host:
             token_budget=256,
             new_controller=lambda: self.controller,
             clock=lambda: self.now,
+            all_passes=all_passes,
         )
 
     def has_unfinished_requests(self) -> bool:
@@ -285,6 +286,18 @@ def test_counters_add_up() -> None:
     assert (counters["steps"], counters["proposed"], counters["accepted"], counters["verifications"]) == (4, 4, 4, 2)
     assert (counters["committed_tokens"], counters["switches"]) == (8, 4)
     assert counters["controller"] == {"seen": 4}
+
+
+@pytest.mark.parametrize(
+    ("method", "all_passes", "passes"),
+    [("eagle", False, [1, 1, 2, 4]), ("eagle", True, [4, 4, 4, 4]), ("ngram", False, [0, 0, 0, 0])],
+)
+def test_outcomes_say_how_often_the_drafter_ran(method: str, all_passes: bool, passes: list[int]) -> None:
+    host = Host([0, 1, 2, 4], method=method, all_passes=all_passes)
+    host.add("a", tokens=11, computed=10)
+    for _ in range(4):
+        host.finish(host.schedule({"a": 1}), {"a": 1})
+    assert [outcome.draft_passes for outcome in host.controller.outcomes] == passes
 
 
 def test_memory_does_not_grow_with_requests() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from vllm_hust_vspec.errors import HostMismatch, UserError
-from vllm_hust_vspec.host import scope
+from vllm_hust_vspec.host import ascend, carried_gamma, scope
 from vllm_hust_vspec.host.requirements import Symbol
 from vllm_hust_vspec.host.scope import scope_of
 from vllm_hust_vspec.settings import Settings
@@ -58,6 +58,8 @@ def test_without_speculation_it_is_inert() -> None:
         ({"use_v2_model_runner": True}, "VLLM_USE_V2_MODEL_RUNNER=0"),
         ({"parallel_config__data_parallel_size": 2}, "deadlock"),
         ({"parallel_config__pipeline_parallel_size": 2}, "pipeline parallelism"),
+        ({"parallel_config__prefill_context_parallel_size": 2}, "context parallelism"),
+        ({"parallel_config__decode_context_parallel_size": 2}, "context parallelism"),
         ({"speculative_config__num_speculative_tokens_per_batch_size": [(1, 8, 2)]}, "num_speculative_tokens_per"),
         ({"speculative_config__parallel_drafting": True}, "parallel drafting"),
         ({"lora_config": Thing()}, "LoRA"),
@@ -81,5 +83,21 @@ def test_a_min_gamma_above_the_servers_is_refused() -> None:
 
 def test_a_host_that_cannot_change_gamma_is_a_mismatch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scope, "CARRIES_GAMMA", (Symbol("gone_module:Field"),))
+    monkeypatch.setattr(ascend, "present", lambda: False)
     with pytest.raises(HostMismatch, match=r"gone_module .*vLLM 0\.24 and later"):
+        scope_of(config(), Settings())
+
+
+def test_gamma_is_brought_to_a_vllm_ascend_that_carries_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scope, "CARRIES_GAMMA", (Symbol("gone_module:Field"),))
+    monkeypatch.setattr(ascend, "present", lambda: True)
+    monkeypatch.setattr(carried_gamma, "REQUIRES", ())
+    assert scope_of(config(), Settings()).kind == "adaptive"
+
+
+def test_what_bringing_it_needs_is_named_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scope, "CARRIES_GAMMA", (Symbol("gone_module:Field"),))
+    monkeypatch.setattr(ascend, "present", lambda: True)
+    monkeypatch.setattr(carried_gamma, "REQUIRES", (Symbol("other_module:Thing"),))
+    with pytest.raises(HostMismatch, match="other_module"):
         scope_of(config(), Settings())

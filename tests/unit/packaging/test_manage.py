@@ -2,75 +2,11 @@
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from checkouts import VERSION, Checkout
 
-from manage import LATER, TEST_ENVIRONMENT, Call, test_calls
-
-test_calls.__test__ = False  # type: ignore[attr-defined]
-
-
-@pytest.fixture
-def tree(tmp_path: Path) -> Path:
-    for name in ("tests/unit/test_a.py", "tests/benchmarks/test_speed.py"):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).touch()
-    return tmp_path
-
-
-def commands(tree: Path, *arguments: str, caller: Path | None = None) -> list[list[str]]:
-    calls = test_calls(tree, arguments, caller or tree)
-    assert all(call.command[:3] == (f"{tree}/.venv/bin/python", "-m", "pytest") for call in calls)
-    assert all(call.variables is TEST_ENVIRONMENT for call in calls)
-    return [list(call.command[3:]) for call in calls]
-
-
-PARALLEL = ["-n", "2", "--dist", "loadscope"]
-
-
-def test_by_default_all_tests_run_in_parallel_and_then_the_benchmarks_alone(tree: Path) -> None:
-    assert commands(tree) == [
-        [*PARALLEL, f"{tree}/tests", f"--ignore={tree}/tests/benchmarks"],
-        ["-p", "no:xdist", f"{tree}/tests/benchmarks"],
-    ]
-
-
-def test_no_benchmarks_no_second_run(tree: Path) -> None:
-    (tree / "tests/benchmarks/test_speed.py").unlink()
-    assert len(commands(tree)) == 1
-
-
-def test_options_alone_are_added_to_the_default_selection(tree: Path) -> None:
-    assert commands(tree, "-k", "gamma", "-x") == [
-        [*PARALLEL, f"{tree}/tests", f"--ignore={tree}/tests/benchmarks", "-k", "gamma", "-x"]
-    ]
-
-
-@pytest.mark.parametrize("given", ["tests/unit/test_a.py", "tests/unit/test_a.py::test_x[a-b]", "test_a.py"])
-def test_a_path_replaces_the_default_selection_from_any_folder(tree: Path, given: str) -> None:
-    _, _, test = given.partition("::")
-    wanted = f"{tree}/tests/unit/test_a.py" + (f"::{test}" if test else "")
-    assert commands(tree, "-q", given, caller=tree / "tests/unit") == [[*PARALLEL, "-q", wanted]]
-
-
-def test_a_caller_elsewhere_means_this_checkouts_tests(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
-    elsewhere = tmp_path_factory.mktemp("another")
-    (elsewhere / "tests" / "unit").mkdir(parents=True)
-    (elsewhere / "tests" / "unit" / "test_a.py").touch()
-    assert commands(tree, "tests/unit/test_a.py", caller=elsewhere) == [[*PARALLEL, f"{tree}/tests/unit/test_a.py"]]
-
-
-def test_named_benchmarks_run_without_neighbours(tree: Path) -> None:
-    assert commands(tree, "tests/benchmarks") == [["-p", "no:xdist", f"{tree}/tests/benchmarks"]]
-
-
-@pytest.mark.parametrize(
-    "given", [["-n", "0"], ["-n4"], ["--numprocesses=4"], ["--pdb"], ["-p", "no:xdist"], ["--dist=no"]]
-)
-def test_the_callers_number_of_workers_wins(tree: Path, given: list[str]) -> None:
-    assert "loadscope" not in commands(tree, *given)[0]
+from manage import LATER
 
 
 def manage(checkout: Checkout, *arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
@@ -85,7 +21,7 @@ def manage(checkout: Checkout, *arguments: str, **environ: str) -> subprocess.Co
         (["test", "--hots", "cpu"], "unknown argument '--hots'; pytest's own arguments stand after --"),
         (["test", "-k", "x"], "unknown argument '-k'; pytest's own arguments stand after --"),
         (["test", "--host", "gpu"], "invalid choice: 'gpu'"),
-        (["test", "--host", "emulated-npu"], "not built yet"),
+        (["test", "--", "tests/npu_emulator"], "tests/npu_emulator runs on the emulated NPU; add --host emulated-npu"),
         (["install"], "install without --editable is not built yet"),
         (["install", "--editable", "--enable"], "unknown argument '--enable'"),
         (["install", "--editable", "--", "x"], "takes nothing after --"),
@@ -96,18 +32,30 @@ def manage(checkout: Checkout, *arguments: str, **environ: str) -> subprocess.Co
 )
 def test_bad_or_early_input_is_one_line_and_exit_code_2(checkout: Checkout, arguments: list[str], told: str) -> None:
     done = manage(checkout, *arguments)
-    assert (done.returncode, done.stdout) == (2, "")
+    assert (done.returncode, done.stdout) == (2, ""), done
     assert told in done.stderr
     assert done.stderr.count("\n") == 1
     assert done.stderr.startswith("vspec: ")
 
 
-def test_all_hosts_says_which_one_does_not_exist_yet(checkout: Checkout) -> None:
+def test_a_dry_run_shows_each_hosts_commands_and_sets_nothing_up(checkout: Checkout) -> None:
     done = manage(checkout, "--dry-run", "test", "--host", "all")
-    assert done.returncode == 0
-    assert done.stderr == "vspec: --host all: running cpu; emulated-npu is not built yet\n"
-    assert "OMP_NUM_THREADS=1 " in done.stdout
-    assert not (checkout.root / ".venv").exists()
+    assert (done.returncode, done.stderr) == (0, "")
+    cpu, emulated, engines = done.stdout.splitlines()
+    assert engines.endswith("/tests/e2e_npu'")
+    assert "/.venv/bin/python" in cpu
+    assert "VLLM_CPU_KVCACHE_SPACE=1 " in cpu
+    assert "/.venv-npu/bin/python" in emulated
+    assert "TRITON_INTERPRET=1 " in emulated
+    assert not list(checkout.root.glob(".venv*"))
+
+
+def test_a_checkout_that_is_none_is_told_before_anything_is_done(checkout: Checkout) -> None:
+    done = manage(checkout, "test", "--host", "emulated-npu", VSPEC_TEST_ASCEND_SOURCE=str(checkout.state))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"VSPEC_TEST_ASCEND_SOURCE={checkout.state} is not a checkout of vLLM-Ascend" in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert not list(checkout.root.glob(".venv*"))
 
 
 def test_a_dry_run_can_be_pasted_into_a_shell(checkout: Checkout) -> None:
@@ -115,10 +63,6 @@ def test_a_dry_run_can_be_pasted_into_a_shell(checkout: Checkout) -> None:
     echoed = done.stdout.replace(f"'{checkout.root}/.venv/bin/python'", "printf '<%s>'")
     pasted = subprocess.run(["bash", "-c", echoed], capture_output=True, text=True)
     assert pasted.stdout.endswith("<-k><a or 'b'>"), (echoed, pasted.stderr)
-
-
-def test_a_call_quotes_its_variables() -> None:
-    assert Call(("a b", "c"), {"X": "1 2"}).as_shell() == "X='1 2' 'a b' c"
 
 
 def test_install_goes_into_the_python_that_is_named(checkout: Checkout) -> None:

@@ -30,6 +30,11 @@ LOG = Path("setup.log")
             "pip finds no torch==2.13.0 for this Python and machine; try another Python (3.11 to 3.14)",
         ),
         ("Collecting torch\nERROR: HTTP error 403 while getting it\nnote: odd", "torch failed: ERROR: HTTP error 403"),
+        (
+            "csrc/a.cpp:3:7: error: 'x' was not declared\ncsrc/a.cpp:9:1: error: another\n"
+            "error: command '/usr/bin/g++' failed with exit code 1\nERROR: Could not build wheels for torch",
+            "torch failed: csrc/a.cpp:3:7: error: 'x' was not declared (log",
+        ),
         ("", "torch failed: it printed nothing"),
     ],
 )

@@ -15,9 +15,13 @@ from pathlib import Path
 import pytest
 from checkouts import PINS, REPOSITORY, Checkout
 
+from installer import Installer
+from layers import LAYERS
 from pins import pinned
 from pip_runner import Progress, SetupError
-from setup_env import CPU_INDEX, LAYERS, Environment
+from place import Place
+from setup_env import Environment
+from stages import CPU_INDEX
 
 ALL = ["launcher", "cpu-host", "vllm-cpu", "demo", "test"]
 SPACIOUS = 1 << 40
@@ -49,7 +53,7 @@ def test_each_stage_tells_its_seconds(checkout: Checkout) -> None:
     said = io.StringIO()
     environment(checkout, said).ensure("cpu-host")
     lines = said.getvalue().splitlines()
-    assert len(lines) == 1 + 1 + len(LAYERS["cpu-host"])
+    assert len(lines) == 1 + 1 + len(LAYERS["cpu-host"].stages)
     assert all(re.fullmatch(r"  \[\d/8\] .+: \d+\.\d s", line) for line in lines[1:]), lines
 
 
@@ -201,10 +205,9 @@ def test_torch_probe_downloads_no_wheel(checkout: Checkout) -> None:
 
 
 def test_nothing_from_the_callers_python_leaks_in(checkout: Checkout) -> None:
-    made = environment(checkout)
-    made.environ = {**checkout.environ, "PYTHONPATH": "/other", "PIP_TARGET": "/other", "PIP_USER": "1"}
-    made.ensure("launcher")
-    env = made._env()
+    environ = {**checkout.environ, "PYTHONPATH": "/other", "PIP_TARGET": "/other", "PIP_USER": "1"}
+    place = Place(checkout.root)
+    env = Installer(place, str(checkout.python), Progress(io.StringIO()), environ).env()
     assert "PYTHONPATH" not in env
     assert "PIP_TARGET" not in env
     assert env["PIP_USER"] == "0"
@@ -257,11 +260,15 @@ def test_every_requirement_of_ours_is_pinned_exactly(name: str) -> None:
 
 
 def test_layers_name_every_requirement_file_and_no_distribution_twice() -> None:
-    files = [stage.name for stage in LAYERS["cpu-host"] if stage.name != "package"]
-    assert sorted(files) == sorted(path.stem for path in (REPOSITORY / "requirements").glob("*.txt"))
-    names = [name for file in files for name in pinned(REPOSITORY / "requirements" / f"{file}.txt")]
-    assert len(names) == len(set(names))
-    assert not {"torchvision", "torchaudio", "torchcodec", "vllm-hust-vspec"} & set(names)
+    files = {
+        stage.name for layer in LAYERS.values() for stage in layer.stages if stage.requirements(REPOSITORY).exists()
+    }
+    assert files == {path.stem for path in (REPOSITORY / "requirements").glob("*.txt")}
+    for layer in LAYERS.values():
+        names = [name for stage in layer.stages for name in stage.leaves(REPOSITORY)]
+        assert len(names) == len(set(names)), layer.name
+        assert not {"torchaudio", "torchcodec"} & set(names)
+    assert "torchvision" not in [name for stage in LAYERS["cpu-host"].stages for name in stage.leaves(REPOSITORY)]
 
 
 @pytest.mark.parametrize("line", ["rich>=1", "rich", 'rich==1; sys_platform == "linux"'])

@@ -1,0 +1,52 @@
+"""vLLM-Ascend's own schedulers adapt as well: the class that the host resolves is the one extended."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cases import CASES, answers
+from engines import at_random
+from npu_engines import OPTIONS, Setup
+
+# scheduler class, the setting that selects it, whether it runs asynchronously
+OWN = {
+    "balance": ("vllm_ascend.patch.platform.patch_balance_schedule:BalanceScheduler", {}, False),
+    "dynamic-batch": (
+        "vllm_ascend.core.scheduler_dynamic_batch:SchedulerDynamicBatch",
+        {"SLO_limits_for_dynamic_batch": 100},
+        False,
+    ),
+    "batch-jobs": (
+        "vllm_ascend.core.batch_job_aware_scheduler:BatchJobAwareScheduler",
+        {"batch_job_sched_config": {"enabled": True}},
+        False,
+    ),
+    "short-requests-first": (
+        "vllm_ascend.core.short_request_first_scheduler:ShortRequestFirstAsyncScheduler",
+        {"short_request_first_config": {"enabled": True}},
+        True,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_the_hosts_own_scheduler_adapts(name: str, models: Path) -> None:
+    path, settings, asynchronous = OWN[name]
+    module, _, class_name = path.partition(":")
+    if find_spec(module) is None:
+        pytest.skip(f"this vLLM-Ascend has no {class_name}")
+    if name == "dynamic-batch":
+        pytest.importorskip("pandas")  # it reads its profile with it, and vLLM-Ascend does not require it
+    want = answers(models, "target", **OPTIONS)["many"]
+    options: dict[str, Any] = {"additional_config": settings} if settings else {}
+    setup = Setup("target", "draft_model", "draft_noisy", asynchronous)
+    with setup.start(models, **options) as started:
+        assert [c.__name__ for c in type(started.scheduler).__mro__ if c.__module__ == module] == [class_name]
+        assert type(started.scheduler).__name__ == f"Adaptive{class_name}"
+        script = started.drive(at_random(7))
+        assert CASES["many"].run(started, want["prompts"]) == want["tokens"]
+    assert len(set(script.decided)) > 2
+    assert script.acceptance > 0.05

@@ -1,0 +1,1 @@
+"""Python interface of CANN's runtime: there for hosts that import it at start."""

@@ -1,0 +1,1 @@
+"""Package of torch_npu's operator plug-ins."""

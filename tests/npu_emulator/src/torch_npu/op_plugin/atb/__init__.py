@@ -1,0 +1,1 @@
+"""Operators of the Ascend Transformer Boost library; they are in torch_npu.ops."""
