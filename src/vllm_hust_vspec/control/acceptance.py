@@ -19,7 +19,10 @@ from numpy.typing import NDArray
 
 from vllm_hust_vspec.control.state import array, count
 
+# Verified drafts to which `weight` belongs: what a drafter offers follows the place in the text and changes within a few steps;
+# whether the target accepts it changes more slowly.
 BLOCK = 32
+OFFER_BLOCK = 16
 FAST = 4.0
 CHANGE_SIGMAS = 3.5
 FIRST_ACCEPT = 0.7
@@ -66,18 +69,19 @@ class Acceptance:
             return
         deepest = min(max(asked, max(proposed for proposed, _ in pairs)), self.positions)
         new = np.array(fresh)
-        slow, fast = self._keep(verified)
-        self._slow[:, :, :deepest] *= slow
-        self._fast[:, :, :deepest] *= fast
+        for kind, block in ((OFFER, OFFER_BLOCK), (FOLLOW, OFFER_BLOCK), (ACCEPT, BLOCK)):
+            slow, fast = self._keep(verified, block)
+            self._slow[kind, :, :deepest] *= slow
+            self._fast[kind, :, :deepest] *= fast
         self._slow += new
         self._fast += new
         self._follow_changes(deepest)
         self._refresh()
 
-    def _keep(self, verified: int) -> tuple[float, float]:
+    def _keep(self, verified: int, block: int) -> tuple[float, float]:
         if self._memory is not None:
             return float(np.exp(-1.0 / self._memory)), float(np.exp(-FAST / self._memory))
-        blocks = verified / max(BLOCK, verified)
+        blocks = min(verified, BLOCK) / block
         return (1.0 - self._weight) ** blocks, max(0.0, 1.0 - FAST * self._weight) ** blocks
 
     def _follow_changes(self, deepest: int) -> None:

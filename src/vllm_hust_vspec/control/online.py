@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 GAIN = 0.004
 # Speculation that promises less than this over none is not worth its risk: near a tie, what is not modelled (the
 # drafter's own time, a kernel's next bucket) decides, and it never favours the wider step.
-SOLO = 0.02
+SOLO = 0.04
 CAUTION = 0.25
 # Probing: acceptance that a probe may hope for, the gain that the hope must promise, drafts per probe, steps per probe
 # of the step time, and the trust (in drafts) left to what was known of a position before it is probed again.

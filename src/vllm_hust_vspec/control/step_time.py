@@ -184,7 +184,7 @@ class StepTime:
             trust,
         )
         row[:REGRESSORS] += (np.array(step) - row[:REGRESSORS]) / known
-        row[SECONDS] = mean * factor + moved / known
+        row[SECONDS] = max(mean * factor + moved / known, 0.1 * mean * factor)  # stays positive
         row[KNOWN], row[STAMP] = known, self._clock
 
     def _refit(self) -> None:
@@ -205,7 +205,7 @@ class StepTime:
         fresh = 0.2 + 0.8 * np.exp2((table[:, STAMP] - self._clock) / HALF_LIFE)
         known, corrections = (table[:, KNOWN] * fresh).tolist(), table[:, CORRECTION].tolist()
         for (size, gamma, _, load), cell in self._cells.items():
-            if load < 2:
+            if load == 0:  # prompt tokens would blame the gamma for what the model of prefill misses
                 near = sums.setdefault(size, {})
                 total, weight = near.get(gamma, (0.0, 0.0))
                 near[gamma] = total + known[cell.row] * corrections[cell.row], weight + known[cell.row]

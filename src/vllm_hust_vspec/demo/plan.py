@@ -59,15 +59,16 @@ FULL = Scale("full", seconds=1380, reserve_s=110, rounds=2, noise_tokens=64, noi
 
 
 def order(rounds: int) -> list[str]:
-    """Modes of a cell in the order of its runs: each round is target, adaptive, ..., adaptive, target, or the reverse.
+    """Modes of a cell in the order of its runs: a round is the fixed ones between target, adaptive, adaptive, target and
+    its reverse; the next round is the reverse of that.
 
-    So a slow drift of the machine touches both alike, and each round gives two ratios.
+    So a drift of the machine touches both alike, and each round gives four ratios.
     """
     runs: list[str] = []
     for number in range(rounds):
         pair = [TARGET, ADAPTIVE] if number % 2 == 0 else [ADAPTIVE, TARGET]
         fixed = FIXED if number % 2 == 0 else FIXED[::-1]
-        runs += [*pair, *fixed, *pair[::-1]]
+        runs += [*pair, *pair[::-1], *fixed, *pair[::-1], *pair]
     return runs
 
 

@@ -7,7 +7,7 @@ import math
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from simulator import PROFILES, SURFACES, Constant, Engine, always, best_fixed
 
@@ -302,6 +302,10 @@ options = st.fixed_dictionaries(
 
 @settings(max_examples=300, deadline=None)
 @given(options=options, events=events)
+@example(  # a second step a million times as fast, of another context
+    options={"min_gamma": 0},
+    events=[StepOutcome(1, 1, 0, 1, (), (), 0, 1.0, 0), StepOutcome(1, 1, 0, 0, (), (), 0, 1e-06, 0)],
+)
 def test_no_sequence_makes_it_raise_or_leave_its_bounds(options, events):
     controller = online(4, **options)
     for event in events:

@@ -1,5 +1,7 @@
 """Results without a server, for the tests of tables, JSON and plot."""
 
+from itertools import cycle
+
 from vllm_hust_vspec.demo.identity import Divergence, Judged, Noise
 from vllm_hust_vspec.demo.plan import ADAPTIVE, CELLS, FIXED, TARGET, Cell, Load, gamma_of, order
 from vllm_hust_vspec.demo.results import CellResult, Results, Run, Speculation
@@ -12,9 +14,9 @@ def speculation(gamma: int, *, proposed: int = 40, accepted: int = 30, verificat
 
 
 def cell_result(cell: Cell, target: float = 100.0, adaptive: tuple[float, float] = (150.0, 170.0)) -> CellResult:
-    """A cell of two repeats: target-only at one speed, fixed-k at (100 + 10 k), adaptive at two speeds; tokens/s."""
+    """A cell of one round: target-only at one speed, fixed-k at (100 + 10 k), adaptive at two in turn; tokens/s."""
     result = CellResult(cell, Load(cell.concurrency, 96))
-    speeds = iter(adaptive)
+    speeds = cycle(adaptive)
     for mode in order(1):
         if mode == TARGET:
             speed, counted = target, None

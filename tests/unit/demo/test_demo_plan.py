@@ -12,8 +12,10 @@ def test_all_kinds_at_all_concurrencies_are_measured() -> None:
 def test_target_and_adaptive_are_repeated_mirrored(rounds: int) -> None:
     runs = order(rounds)
     pair = [mode for mode in runs if mode in (TARGET, ADAPTIVE)]
-    assert pair[:4] == [TARGET, ADAPTIVE, ADAPTIVE, TARGET]
-    assert pair == ([TARGET, ADAPTIVE, ADAPTIVE, TARGET, ADAPTIVE, TARGET, TARGET, ADAPTIVE] * 2)[: 4 * rounds]
+    first = [TARGET, ADAPTIVE, ADAPTIVE, TARGET, ADAPTIVE, TARGET, TARGET, ADAPTIVE]
+    assert runs[:4] == first[:4]
+    assert runs[4:8] == list(FIXED)
+    assert pair == [*first, *first[4:], *first[:4], *first][: 8 * rounds]
     assert all(runs.count(mode) == rounds for mode in FIXED)
 
 

@@ -57,7 +57,7 @@ def test_the_json_has_every_cell_and_key_that_is_promised() -> None:
     assert first[TARGET]["acceptance_length"] is None
     assert first[TARGET]["gamma_histogram"] == {}
     assert first["fixed-3"]["gamma_histogram"] == {"3": 50}
-    assert first[ADAPTIVE]["gamma_histogram"] == {"2": 100}
+    assert first[ADAPTIVE]["gamma_histogram"] == {"2": 200}
     assert (first["fixed-2"]["divergences"], first["fixed-2"]["unexplained_divergences"]) == (3, 1)
     assert not first["fixed-2"]["identical_to_target_only"]
     assert first["fixed-1"]["identical_to_target_only"]
