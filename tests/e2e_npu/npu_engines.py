@@ -10,7 +10,8 @@ from typing import Any
 
 from engines import Engine, engine
 
-# Half of the device is plenty, and vLLM refuses to start where earlier engines of the process still hold what it may use.
+# Half of the device is plenty; earlier engines of the process may still hold some of the rest, and vLLM does not start
+# where less is free than it may use.
 OPTIONS: dict[str, Any] = {"block_size": 128, "kv_cache_memory_bytes": 64 << 20, "gpu_memory_utilization": 0.5}
 # The emulated device has no compiler of its own, so what rewrites compiled graphs for it stays off.
 _GRAPHS: dict[str, Any] = {

@@ -38,8 +38,6 @@ def test_the_hosts_own_scheduler_adapts(name: str, models: Path) -> None:
     module, _, class_name = path.partition(":")
     if find_spec(module) is None:
         pytest.skip(f"this vLLM-Ascend has no {class_name}")
-    if name == "dynamic-batch":
-        pytest.importorskip("pandas")  # it reads its profile with it, and vLLM-Ascend does not require it
     want = answers(models, "target", **OPTIONS)["many"]
     options: dict[str, Any] = {"additional_config": settings} if settings else {}
     setup = Setup("target", "draft_model", "draft_noisy", asynchronous)

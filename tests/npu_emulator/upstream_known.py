@@ -25,7 +25,6 @@ KNOWN: tuple[tuple[str, str, str], ...] = (
         "compiles with Inductor, which has no code generator for the emulated device",
     ),
     (r"", r"No module named 'ray'", "needs Ray, which the emulated host does not install"),
-    (r"", r"No module named 'pytest_mock'", "needs pytest-mock: install it into the emulated host"),
     (
         r"",
         r"not implemented for 'Half'",

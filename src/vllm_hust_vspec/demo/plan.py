@@ -59,8 +59,9 @@ FULL = Scale("full", seconds=1380, reserve_s=110, rounds=2, noise_tokens=64, noi
 
 
 def order(rounds: int) -> list[str]:
-    """Modes of a cell in the order of its runs: a round is the fixed ones between target, adaptive, adaptive, target and
-    its reverse; the next round is the reverse of that.
+    """Modes of a cell in the order of its runs.
+
+    A round: target, adaptive, adaptive, target, the fixed ones, and the first four in reverse; the next is its reverse.
 
     So a drift of the machine touches both alike, and each round gives four ratios.
     """
