@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from vllm_hust_vspec.control.state import array, count
 
-# Verified drafts to which `weight` belongs. What a drafter offers follows the place in the text and changes within a few
-# steps; whether the target accepts it changes more slowly.
+# Verified drafts to which `weight` belongs. What a drafter offers follows the place in the text and changes within a
+# few steps; whether the target accepts it changes more slowly.
 BLOCK = 32
 OFFER_BLOCK = 16
 FAST = 4.0
