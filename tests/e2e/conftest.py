@@ -11,6 +11,7 @@ import pytest
 
 os.environ.update(
     HUST_VSPEC_ENABLED="1",
+    HUST_VSPEC_ADAPTIVE_MEMORY="0",
     VLLM_ENABLE_V1_MULTIPROCESSING="0",
     VLLM_CPU_KVCACHE_SPACE="1",
     VLLM_CPU_OMP_THREADS_BIND="nobind",

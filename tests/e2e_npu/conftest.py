@@ -15,6 +15,7 @@ sys.path.append(str(Path(__file__).parent.parent / "e2e"))  # the tiny models an
 
 os.environ.update(
     HUST_VSPEC_ENABLED="1",
+    HUST_VSPEC_ADAPTIVE_MEMORY="0",
     VLLM_ENABLE_V1_MULTIPROCESSING="0",
     VLLM_LOGGING_LEVEL="INFO",
     VLLM_NO_USAGE_STATS="1",

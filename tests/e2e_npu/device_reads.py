@@ -28,14 +28,15 @@ class DeviceReads(TorchDispatchMode):
         super().__init__()
         self.reads: Counter[str] = Counter()
         self.wide: Counter[str] = Counter()
-        self.operators: Counter[str] = Counter()
         self._wide_from = wide_from
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        with self:  # inference mode hands in operators that are made of others, which are what counts
+            parts = func.decompose(*args, **(kwargs or {}))
+        if parts is not NotImplemented:
+            return parts
         result = func(*args, **(kwargs or {}))
         name = func.overloadpacket.__name__
-        if any(_on_device(tensor) for tensor in _tensors((args, kwargs, result))):
-            self.operators[name] += 1
         if _reads(func, name, args, kwargs or {}, result):
             self.reads[name] += 1
         if self._wide_from and not func.is_view:
@@ -48,10 +49,10 @@ def _reads(func: Any, name: str, args: Sequence[Any], kwargs: Mapping[str, Any],
     given = list(_tensors((args, kwargs)))
     if not any(_on_device(tensor) for tensor in given):
         return False
+    if name in _INDEXING:  # tagged whatever the index is; only a mask is turned into places
+        return any(_on_device(index) and index.dtype in _MASKS for index in _tensors(args[1]))
     if name == "_local_scalar_dense" or _unknown_size(func, kwargs):
         return True
-    if name in _INDEXING:
-        return any(_on_device(index) and index.dtype in _MASKS for index in _tensors(args[1]))
     if name in ("copy_", "_copy_from", "_copy_from_and_resize"):
         source, target = (args[1], args[0]) if name == "copy_" else (args[0], args[1])
         return _on_device(source) and not _on_device(target)

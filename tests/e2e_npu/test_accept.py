@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import random
 from collections.abc import Callable, Iterator
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +50,53 @@ def watched(started: Engine) -> Iterator[DeviceReads]:
         del runner._sample
 
 
+def metadata_of(drafts: list[list[int]]) -> Any:
+    """What the runner makes of these drafts: each request's rows of logits, its bonus row last."""
+    from vllm.v1.spec_decode.metadata import SpecDecodeMetadata
+
+    counts = [len(request) for request in drafts]
+    ends, bonus = list(accumulate(counts)), [end - 1 for end in accumulate(count + 1 for count in counts)]
+    targets = [row for row in range(bonus[-1]) if row not in bonus]
+
+    def device(values: list[int]) -> torch.Tensor:
+        return torch.tensor(values, dtype=torch.int32, device="npu")
+
+    return SpecDecodeMetadata(
+        draft_token_ids=device([token for request in drafts for token in request]),
+        num_draft_tokens=counts,
+        cu_num_draft_tokens=device(ends),
+        cu_num_sampled_tokens=device([row + 1 for row in bonus]),
+        target_logits_indices=device(targets),
+        bonus_logits_indices=device(bonus),
+        logits_indices=device(list(range(bonus[-1] + 1))),
+    )
+
+
+def plain_sampling() -> Any:
+    from vllm.v1.sample.logits_processor import LogitsProcessors
+    from vllm.v1.sample.metadata import SamplingMetadata
+
+    none = torch.empty(0, device="npu")
+    return SamplingMetadata(
+        temperature=None,
+        all_greedy=True,
+        all_random=False,
+        top_p=None,
+        top_k=None,
+        generators={},
+        max_num_logprobs=None,
+        no_penalties=True,
+        prompt_token_ids=None,
+        frequency_penalties=none,
+        presence_penalties=none,
+        repetition_penalties=none,
+        output_token_ids=[],
+        allowed_token_ids_mask=None,
+        bad_words_token_ids={},
+        logitsprocs=LogitsProcessors(),
+    )
+
+
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("case", PLAIN)
 def test_greedy_requests_are_verified_here_and_get_the_targets_tokens(setup: Running, case: str, schedule: str) -> None:
@@ -87,18 +136,43 @@ def test_the_host_is_never_made_to_wait(
         found[path] = counts
     with capsys.disabled():
         for path, counts in found.items():
-            reads, wide = sum(counts.reads.values()), sum(counts.wide.values())
-            print(
-                f"\n{chosen.method} {chosen.scheduling} gamma {gamma}, {path}: {reads} reads, {wide} wide fp32, "
-                f"{sum(counts.operators.values())} operators; {dict(counts.reads)} {dict(counts.wide)}",
-                end="",
+            figures = (
+                f"{counts.reads.total()} reads of the device, {counts.wide.total()} fp32 tensors as wide as logits"
             )
+            print(f"\n{chosen.method}, {chosen.scheduling}, gamma {gamma}, {path}: {figures}", end="")
     assert not found["vspec"].reads, f"reads of the device: {found['vspec'].reads}"
     assert not found["vspec"].wide, f"fp32 copies of the logits: {found['vspec'].wide}"
     assert found["host"].wide, "the host's own path makes no fp32 copy: what is counted?"
 
 
-def test_what_counts_as_a_read() -> None:
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("triton", [True, False])
+def test_any_batch_gets_what_the_hosts_own_sampler_returns(
+    setup: Running, dtype: torch.dtype, triton: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Made-up batches with many ties, drafts that are no tokens, and requests without drafts."""
+    sampler, ours = setup[1].runner.rejection_sampler, verifier(setup[1])
+    monkeypatch.setattr("vllm_ascend.sample.rejection_sampler.HAS_TRITON", triton)
+    draw = random.Random(f"{dtype}-{triton}")
+    for _ in range(10):
+        drafts = [[draw.randrange(-1, 4) for _ in range(draw.randrange(5))] for _ in range(draw.randrange(1, 7))]
+        metadata = metadata_of([[draw.randrange(4)], *drafts])
+        logits = torch.tensor(
+            [[draw.choice((-1.0, 0.0, 2.0, 2.0)) for _ in range(4)] for _ in metadata.logits_indices],
+            dtype=dtype,
+            device="npu",
+        )
+        tokens = []
+        for path in (ours, None):
+            monkeypatch.setattr(sampler, "vspec", path)
+            with torch.inference_mode():
+                tokens.append(sampler(metadata, None, logits.clone(), plain_sampling()).sampled_token_ids)
+        assert tokens[0].dtype == tokens[1].dtype
+        assert tokens[0].tolist() == tokens[1].tolist(), f"drafts {drafts}, logits {logits.tolist()}"
+
+
+@pytest.mark.parametrize("inference", [False, True])
+def test_what_counts_as_a_read(inference: bool) -> None:
     device, host = torch.arange(6, device="npu"), torch.arange(6)
     reading: list[Callable[[], Any]] = [
         lambda: device.cpu(),
@@ -108,14 +182,16 @@ def test_what_counts_as_a_read() -> None:
         lambda: bool((device > 2).any()),
         lambda: device[device > 2],
         lambda: device.nonzero(),
+        lambda: torch.where(device > 2),
+        lambda: device.to("cpu", non_blocking=True),
         lambda: device.masked_select(device > 2),
         lambda: device.repeat_interleave(device),
     ]
     for number, read in enumerate(reading):
-        with DeviceReads() as counts:
+        with torch.inference_mode(inference), DeviceReads() as counts:
             read()
         assert sum(counts.reads.values()) == 1, f"number {number}: {counts.reads}"
-    with DeviceReads() as counts:
+    with torch.inference_mode(inference), DeviceReads() as counts:
         moved = host.to("npu")
         moved.copy_(host)
         device[moved].argmax()

@@ -32,7 +32,7 @@ def make_controller(settings: "AdaptiveSettings", *, max_gamma: int, seed: int =
     """The controller that the settings ask for, choosing gamma from min_gamma (None = 0) to max_gamma.
 
     seed: spreads the probes of several engines; it never makes a run differ from another with the same seed.
-    Raises UserError for bounds that leave no gamma, and for a policy that a later version brings.
+    Raises UserError for bounds that leave no gamma, and for a profile file that is missing, bad or too small.
     """
     if max_gamma < 0:
         raise UserError(f"gamma {max_gamma} is below 0; set --gamma to 0 or more")
@@ -43,10 +43,26 @@ def make_controller(settings: "AdaptiveSettings", *, max_gamma: int, seed: int =
     if settings.policy == "fixed" or settings.speculation is False:
         return FixedController(bounds)
     if settings.policy == "profile":
-        raise UserError("adaptive_policy profile is not built yet; use --adaptive-policy online or fixed")
+        return _profile_controller(settings, bounds)
     if settings.policy != "online":
-        raise UserError(f"adaptive_policy {settings.policy!r} is unknown; use online or fixed")
+        raise UserError(f"adaptive_policy {settings.policy!r} is unknown; use online, profile or fixed")
     from vllm_hust_vspec.control.online import OnlineController
     from vllm_hust_vspec.control.tuning import Tuning
 
     return OnlineController(bounds, Tuning.of(settings), seed)
+
+
+def _profile_controller(settings: "AdaptiveSettings", bounds: Bounds) -> GammaController:
+    from vllm_hust_vspec.control.profile import ProfileController
+    from vllm_hust_vspec.control.tuning import ProfileTuning
+    from vllm_hust_vspec.settings.profile_file import read_profile
+
+    if settings.profile is None:
+        raise UserError("adaptive_policy profile needs --adaptive-profile; name a profile file")
+    profile = read_profile(settings.profile)
+    if bounds.max_gamma > profile.max_speculative_tokens:
+        raise UserError(
+            f"--adaptive-profile {settings.profile}: measured up to max_speculative_tokens "
+            f"{profile.max_speculative_tokens}, below gamma {bounds.max_gamma}; set --gamma within it, or measure again"
+        )
+    return ProfileController(bounds, profile, ProfileTuning.of(settings))

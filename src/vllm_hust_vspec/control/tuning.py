@@ -1,4 +1,4 @@
-"""The options that the online controller honours, with its own choices where the user made none."""
+"""The options that the learning controllers honour, with their own choices where the user made none."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeVar
@@ -43,6 +43,36 @@ class Tuning:
             exploration=_or(settings.online_exploration, own.exploration),
             warmup=_or(settings.online_warmup_samples, own.warmup),
             warmup_return=_or(settings.online_warmup_return, own.warmup_return),
+            calibrate=settings.latency_calibration,
+            calibration_weight=settings.latency_ewma_weight,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileTuning:
+    """acceptance_weight: weight of the newest sample in the acceptance. min_observations: trials before it is trusted.
+    interval: decisions between two changes. hysteresis: relative gain that a change needs. step: the largest one.
+    calibrate, calibration_weight: the correction of predicted step times.
+    """
+
+    acceptance_weight: float = 0.1
+    min_observations: int = 32
+    interval: int = 4
+    hysteresis: float = 0.05
+    step: int = 1
+    calibrate: bool = True
+    calibration_weight: float = 0.2
+
+    @classmethod
+    def of(cls, settings: "AdaptiveSettings") -> "ProfileTuning":
+        """The tuning that the adaptive options ask for."""
+        own = cls()
+        return cls(
+            acceptance_weight=settings.ewma_weight,
+            min_observations=settings.min_observations,
+            interval=_or(settings.control_interval, own.interval),
+            hysteresis=_or(settings.hysteresis, own.hysteresis),
+            step=_or(settings.max_gamma_step, own.step),
             calibrate=settings.latency_calibration,
             calibration_weight=settings.latency_ewma_weight,
         )

@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from vllm_hust_vspec.control import Decision, GammaController, StepContext, StepOutcome
+from vllm_hust_vspec.host.keeper import Keeper
 from vllm_hust_vspec.host.scope import MODEL_DRAFTERS
+from vllm_hust_vspec.host.trace import Trace
 
 logger = logging.getLogger("vllm.vspec")
 
@@ -28,6 +30,8 @@ class Step:
     expected: list[str]
     after_idle: bool
     pinned: bool
+    reason: str = ""
+    goodput: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +68,8 @@ class GammaLoop:
         self.clock = clock
         self.pin: int | None = None
         self.gamma = 0
+        self.trace: Trace | None = None
+        self._keeper: Keeper | None = None
         self._passes = _draft_passes(method, max_gamma, all_passes)
         self._new_controller = new_controller
         self._controller = new_controller()
@@ -77,7 +83,11 @@ class GammaLoop:
         self.totals: Counter[str] = Counter()
 
     def use(self, new_controller: Callable[[], GammaController]) -> None:
-        """Let another controller decide, from the next step on; steps in flight are not shown to it."""
+        """Let another controller decide, from the next step on; steps in flight are not shown to it.
+
+        What it learns is not saved: it is not the one that the options name.
+        """
+        self._keeper = None
         self._new_controller = new_controller
         self.reset()
 
@@ -88,11 +98,23 @@ class GammaLoop:
             step.pinned = True
         self._controller = controller
 
+    def remember(self, keeper: Keeper) -> None:
+        """Begin with what an earlier run learnt, and save from now on. Call it before the first step."""
+        self._keeper = keeper
+        keeper.restore(self._controller)
+
+    def close(self) -> None:
+        """Save and write what is left; the engine ends."""
+        if self._keeper is not None and not self._faults:
+            self._keeper.close(self._controller)
+        if self.trace is not None:
+            self.trace.close()
+
     def decide(self, scheduler: Any, output: Any) -> int:
         """Gamma of this non-empty step: how many tokens each request that samples in it drafts for its next one."""
         context, expected = self._read(scheduler, output)
         pin = self.pin
-        gamma, reason = (pin, "pinned") if pin is not None else self._ask(context)
+        gamma, reason, expected_goodput = (pin, "pinned", None) if pin is not None else self._ask(context)
         if not context.num_decodes:
             gamma = 0  # nobody drafts for a next step; a model drafter still runs once, to keep its KV whole
         else:
@@ -101,7 +123,8 @@ class GammaLoop:
             self.gamma = gamma
         self.totals["steps"] += 1
         self.decisions[reason] += 1
-        self._pending.append(Step(output, gamma, context, expected, self._idle, pin is not None))
+        pinned = pin is not None
+        self._pending.append(Step(output, gamma, context, expected, self._idle, pinned, reason, expected_goodput))
         self._idle = False
         if self.method not in MODEL_DRAFTERS:
             self._remember_asked(scheduler, output, gamma)
@@ -148,6 +171,8 @@ class GammaLoop:
         totals["committed_tokens"] += committed
         self._idle = not self._pending and not scheduler.has_unfinished_requests()
         self._observe(feedback.step, outcome)
+        if self._keeper is not None and not self._faults and self._last_update is not None:
+            self._keeper.after_step(self._controller, self._last_update, idle=self._idle)
 
     def counters(self) -> dict[str, Any]:
         """Cumulative counts since the engine started, and the controller's state, as JSON-able data."""
@@ -200,15 +225,17 @@ class GammaLoop:
         )
         return step, expected
 
-    def _ask(self, context: StepContext) -> tuple[int, str]:
+    def _ask(self, context: StepContext) -> tuple[int, str, float | None]:
         try:
             decision: Decision = self._controller.decide(context)
-            return min(max(decision.gamma, 0), self.max_gamma), decision.reason
+            return min(max(decision.gamma, 0), self.max_gamma), decision.reason, decision.expected_goodput
         except Exception:
             self._fault("decide")
-            return self.gamma, "fault"
+            return self.gamma, "fault", None
 
     def _observe(self, step: Step, outcome: StepOutcome) -> None:
+        if self.trace is not None:
+            self.trace.add(self._last_update or self.clock(), step.reason, step.goodput, outcome)
         if step.pinned:
             return
         try:

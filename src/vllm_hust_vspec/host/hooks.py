@@ -11,6 +11,7 @@ from typing import Any
 from vllm_hust_vspec._version import __version__
 from vllm_hust_vspec.errors import VSpecError, fail
 from vllm_hust_vspec.host import ascend
+from vllm_hust_vspec.host.accept.rules import notice, rule_for
 from vllm_hust_vspec.host.registry import Facts, Role
 from vllm_hust_vspec.host.requirements import resolve
 from vllm_hust_vspec.host.scheduler import adaptive_class
@@ -57,9 +58,12 @@ def configure_front_end(original: Callable[..., None], vllm_config: Any, *args: 
     scope = _or_end(lambda: scope_of(vllm_config, settings()))
     if scope.kind == "adaptive":
         ascend.keep_draft_model_eager(vllm_config)
+    rule = _or_end(lambda: rule_for(vllm_config, settings()))
     if _logged:
         return  # an engine process may rebuild its configuration; it logs as what it is
     _log_ledger("front end", scope.line)
+    if line := notice(rule):
+        logger.warning("vspec: %s", line)
     path = settings().serve.steering_socket
     if path is not None:
         remove_at_exit(os.fspath(path))

@@ -12,6 +12,8 @@ from vllm_hust_vspec.host import (
     no_drafts,
     scheduler,
 )
+from vllm_hust_vspec.host.accept import verify
+from vllm_hust_vspec.host.accept.rules import relaxes
 from vllm_hust_vspec.host.registry import Facts, Patch, Registry
 from vllm_hust_vspec.host.requirements import Attributes, Field, Method, Symbol
 
@@ -45,6 +47,10 @@ def _ascend_drafts_by_model(facts: Facts) -> bool:
 
 def _ascend_penalises_placeholders(facts: Facts) -> bool:
     return _on_ascend(facts) and bool(facts.vllm_config.scheduler_config.async_scheduling)
+
+
+def _relaxes_on_vllms_own_runner(facts: Facts) -> bool:
+    return _on_vllms_own_runner(facts) and relaxes(facts.settings)
 
 
 PATCHES = (
@@ -201,6 +207,51 @@ PATCHES = (
             Field("vllm.v1.attention.backend:CommonAttentionMetadata", "block_table_tensor"),
         ),
         until="vLLM-Ascend's unpadded metadata has an unpadded block table",
+    ),
+    Patch(
+        name="ascend-verifier",
+        target=verify.ASCEND_RUNNER,
+        reason="verification by an option's rule needs to know how many tokens each request has generated, which only "
+        "the runner knows",
+        replace=verify.equip_ascend,
+        when=_on_ascend,
+        requires=(
+            Attributes("vllm_ascend.worker.model_runner_v1:NPUModelRunner", verify.OF_RUNNER),
+            Attributes("vllm.v1.worker.gpu_input_batch:InputBatch", ("num_prompt_tokens",)),
+        ),
+        until="vLLM-Ascend's rejection sampler has hooks for an acceptance rule",
+    ),
+    Patch(
+        name="ascend-verification",
+        target=verify.ASCEND_SAMPLER,
+        reason="vLLM-Ascend copies the logits to fp32 up to three times to verify greedy drafts, and without Triton "
+        "waits for the device several times in each step; relaxed acceptance has no place in it",
+        replace=verify.forward,
+        when=_on_ascend,
+        requires=(Method(verify.ASCEND_SAMPLER, verify.PARAMETERS), *verify.BATCH),
+        until="vLLM-Ascend verifies greedy drafts on the logits as they are, and takes an acceptance rule",
+    ),
+    Patch(
+        name="verifier",
+        target=verify.RUNNER,
+        reason="verification by an option's rule needs to know how many tokens each request has generated, which only "
+        "the runner knows",
+        replace=verify.equip,
+        when=_relaxes_on_vllms_own_runner,
+        requires=(
+            Attributes("vllm.v1.worker.gpu_model_runner:GPUModelRunner", verify.OF_RUNNER),
+            Attributes("vllm.v1.worker.gpu_input_batch:InputBatch", ("num_prompt_tokens",)),
+        ),
+        until="vLLM's rejection sampler has hooks for an acceptance rule",
+    ),
+    Patch(
+        name="relaxed-verification",
+        target=verify.SAMPLER,
+        reason="vLLM's rejection sampler accepts the target's best token alone; an option asks for more",
+        replace=verify.forward,
+        when=_relaxes_on_vllms_own_runner,
+        requires=(Method(verify.SAMPLER, verify.PARAMETERS), *verify.BATCH),
+        until="vLLM's rejection sampler takes an acceptance rule",
     ),
 )
 

@@ -7,14 +7,14 @@ import os
 from typing import Any
 
 from vllm_hust_vspec.control import make_controller
-from vllm_hust_vspec.errors import HostMismatch
-from vllm_hust_vspec.host import ascend
+from vllm_hust_vspec.errors import HostMismatch, UserError, fail
+from vllm_hust_vspec.host import ascend, records
 from vllm_hust_vspec.host.carried_gamma import OUTPUT, CarriedGamma, host_carries_gamma
 from vllm_hust_vspec.host.gamma_loop import GammaLoop
 from vllm_hust_vspec.host.requirements import Attributes, Field, Method, Requirement
 from vllm_hust_vspec.host.scope import Scope
 from vllm_hust_vspec.host.steering import SteeringServer
-from vllm_hust_vspec.settings import Settings
+from vllm_hust_vspec.settings import AdaptiveSettings, Settings
 
 _SCHEDULER = "vllm.v1.core.sched.scheduler:Scheduler"
 _OWN_ATTRIBUTES = Attributes(
@@ -66,6 +66,12 @@ class AdaptiveScheduler:
         adaptive = self.vspec_settings.adaptive
         if not adaptive.speculation:
             adaptive = adaptive.model_copy(update={"policy": "fixed"})
+        try:
+            self._vspec_start(host, adaptive)
+        except UserError as error:
+            fail(str(error))
+
+    def _vspec_start(self, host: Any, adaptive: AdaptiveSettings) -> None:
         self.vspec = GammaLoop(
             method=self.vspec_scope.method,
             policy=adaptive.policy,
@@ -74,6 +80,7 @@ class AdaptiveScheduler:
             new_controller=functools.partial(make_controller, adaptive, max_gamma=host.num_spec_tokens),
             all_passes=ascend.drafts_in_one_graph(host.vllm_config),
         )
+        records.attach(self.vspec, host.vllm_config, adaptive)
         self._vspec_pads = host.vllm_config.compilation_config.cudagraph_mode.has_full_cudagraphs()
         path = self.vspec_settings.serve.steering_socket
         self._vspec_steering = SteeringServer(os.fspath(path), self.vspec) if path else None
@@ -113,6 +120,7 @@ class AdaptiveScheduler:
     def shutdown(self) -> None:
         if self._vspec_steering is not None:
             self._vspec_steering.close()
+        self.vspec.close()
         super().shutdown()  # type: ignore[misc]
 
 

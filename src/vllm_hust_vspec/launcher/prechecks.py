@@ -13,6 +13,7 @@ from vllm_hust_vspec.launcher.models import check_model
 from vllm_hust_vspec.launcher.plan import Plan
 from vllm_hust_vspec.launcher.presets import Preset
 from vllm_hust_vspec.settings import OPTIONS, Settings
+from vllm_hust_vspec.settings.profile_file import read_profile
 
 SOCKET_PATH_BYTES = 107
 
@@ -32,6 +33,7 @@ def check_start(plan: Plan, environ: Mapping[str, str], preset: Preset | None = 
         check_model(model, "drafter")
     if settings.serve.steering_socket is not None:
         check_socket(settings.serve.steering_socket, settings)
+    check_records(settings)
     check_port(settings)
 
 
@@ -67,6 +69,23 @@ def check_socket(path: Path, settings: Settings) -> None:
         raise UserError(f"{named}: too long for a Unix socket; name a path of at most {SOCKET_PATH_BYTES} bytes")
     if path.exists() and not path.is_socket():
         raise UserError(f"{named}: a file of that name exists; name another path")
+
+
+def check_records(settings: Settings) -> None:
+    """Refuse a profile that the controller could not use, and a trace that could not be written."""
+    adaptive = settings.adaptive
+    if adaptive.profile is not None and adaptive.policy == "profile":
+        most = read_profile(adaptive.profile).max_speculative_tokens
+        if settings.serve.gamma > most:
+            raise UserError(
+                f"--adaptive-profile {adaptive.profile}: measured up to max_speculative_tokens {most}, below "
+                f"{settings.choices().cited('gamma')}; set --gamma within it, or measure again"
+            )
+    if adaptive.trace is not None and not adaptive.trace.absolute().parent.is_dir():
+        named = settings.given["adaptive_trace"].named(OPTIONS["adaptive_trace"])
+        raise UserError(
+            f"{named}: no such directory {adaptive.trace.absolute().parent}; name a path in an existing one"
+        )
 
 
 def check_port(settings: Settings) -> None:

@@ -21,13 +21,11 @@ class AdaptiveSettings(Section):
     policy: Policy = Option(
         "online",
         help="online learns while it serves; profile starts from measured latencies; fixed always drafts --gamma.",
-        built_values=("online", "fixed"),
         adaptive=True,
     )
     profile: File | None = Option(
         None,
-        help="Measured latency profile (JSON). Given without a policy, it selects the policy profile.",
-        built=False,
+        help="Measured latency profile (docs/adaptive.md). Given without a policy, it selects the policy profile.",
         policies=("profile",),
         default_text="none",
     )
@@ -59,7 +57,7 @@ class AdaptiveSettings(Section):
         default_text="0 (1 with gamma-0 mode sticky)",
     )
     min_observations: Int = Option(
-        32, ge=1, help="Trials before an acceptance estimate is trusted.", built=False, policies=("profile",)
+        32, ge=1, help="Trials before an acceptance estimate is trusted.", policies=("profile",)
     )
     max_gamma_step: Int | None = Option(
         None,
@@ -155,5 +153,23 @@ class AdaptiveSettings(Section):
         needs=("async_scheduling",),
     )
     trace: File | None = Option(
-        None, help="File that gets one JSON object for each decision.", built=False, adaptive=True, default_text="off"
+        None,
+        help=(
+            "File that gets one JSON object for each decision, with its outcome (docs/adaptive.md); rotated once to "
+            "FILE.1 at 64 MiB, so it never takes more than twice that."
+        ),
+        adaptive=True,
+        default_text="off",
+    )
+    memory: Switch = Option(
+        True,
+        help="Keep what was learnt in a file, and begin the next run of the same models on the same host with it.",
+        policies=LEARNERS,
+    )
+    state_file: File | None = Option(
+        None,
+        help="That file. Servers may share it; it keeps each one's state apart.",
+        policies=LEARNERS,
+        needs=("adaptive_memory",),
+        default_text="vllm-hust-vspec/controllers.json in the user's state directory",
     )

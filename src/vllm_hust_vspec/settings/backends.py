@@ -44,21 +44,24 @@ class DraftSettings(Section):
         None,
         ge=0,
         help="Accept a draft token whose logit is at most this far below the target's best.",
-        built=False,
         methods=DRAFT,
         lossless=False,
         default_text="off",
     )
     confidence_accept_from_position: Int = Option(
-        0, ge=0, help="First draft position to which the margin applies.", built=False, methods=DRAFT, needs=(MARGIN,)
+        0,
+        ge=0,
+        help="First draft of a step, counted from 0, to which the margin applies.",
+        methods=DRAFT,
+        needs=(MARGIN,),
     )
     confidence_accept_after_tokens: Int = Option(
-        0, ge=0, help="Generated tokens before the margin applies.", built=False, methods=DRAFT, needs=(MARGIN,)
+        0, ge=0, help="Tokens that a request generates before the margin applies to it.", methods=DRAFT, needs=(MARGIN,)
     )
     confidence_protected_token_ids: TokenIds = Option(
         (),
-        help="Token ids that the margin never accepts, with commas between them.",
-        built=False,
+        help="Token ids that the margin never accepts, with commas between them; those that end an answer and special "
+        "tokens are always among them.",
         methods=DRAFT,
         needs=(MARGIN,),
         off=((),),
@@ -99,7 +102,6 @@ class EagleSettings(Section):
         1,
         ge=1,
         help="Accept a draft token that is among the target's best K; 1 is strict.",
-        built=False,
         methods=EAGLE,
         lossless=False,
         off=(1,),
@@ -107,8 +109,7 @@ class EagleSettings(Section):
     relaxed_accept_after_tokens: Int = Option(
         0,
         ge=0,
-        help="Generated tokens before the relaxed rule applies.",
-        built=False,
+        help="Tokens that a request generates before the relaxed rule applies to it.",
         methods=EAGLE,
         needs=("eagle_relaxed_accept_topk",),
     )

@@ -57,7 +57,7 @@ def test_online_starts_at_the_smallest_gamma():
 @pytest.mark.parametrize(
     ("options", "max_gamma", "names"),
     [
-        ({"policy": "profile"}, 4, "not built yet"),
+        ({"policy": "profile"}, 4, "needs --adaptive-profile"),
         ({"min_gamma": 5}, 4, "--adaptive-min-gamma"),
         ({}, -1, "--gamma"),
     ],

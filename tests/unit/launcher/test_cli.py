@@ -146,11 +146,11 @@ def test_an_unbuilt_option_is_shown_in_a_dry_run_and_refused_at_a_start(run):
     code, out, err = run("--preset", "draft-adaptive", "--dry-run")
     assert code == 0
     assert "HUST_VSPEC_CONFIDENCE_ACCEPT_MARGIN=5.25" in out
-    assert "not built yet in this version, a start refuses it: confidence_accept_margin = 5.25" in err
+    assert "not built yet in this version, a start refuses it: adaptive_refill_batch = 8" in err
     code, out, err = run("--preset", "draft-adaptive")
     assert (code, out) == (2, "")
     assert err.count("\n") == 1
-    assert "confidence_accept_margin = 5.25 (configs/qwen25-14b-05b-adaptive.toml)" in err
+    assert "adaptive_refill_batch = 8 (configs/qwen25-14b-05b-adaptive.toml)" in err
     assert "not built yet" in err
 
 

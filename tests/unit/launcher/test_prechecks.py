@@ -1,6 +1,7 @@
 """What stops a start, one line each."""
 
 import socket
+from pathlib import Path
 
 import pytest
 
@@ -40,11 +41,11 @@ def test_a_sound_plan_passes(ngram):
 
 
 def test_an_unbuilt_option_stops_a_start(ngram):
-    line = refusal({**ngram, "adaptive_trace": "t.jsonl"})
+    line = refusal({**ngram, "adaptive_refill_batch": "8"})
     assert line == (
-        "--adaptive-trace t.jsonl is not built yet in this version; leave it out, or use --dry-run to see the command"
+        "--adaptive-refill-batch 8 is not built yet in this version; leave it out, or use --dry-run to see the command"
     )
-    assert "are not built yet" in refusal({**ngram, "adaptive_trace": "t", "capture_policy": "exact"})
+    assert "are not built yet" in refusal({**ngram, "adaptive_refill_batch": "8", "capture_policy": "exact"})
 
 
 def test_no_vllm_stops_a_start(ngram):
@@ -110,3 +111,18 @@ def test_a_steering_socket_that_cannot_be_made_is_named(ngram, tmp_path):
     assert "too long" in refusal({**ngram, "steering_socket": str(tmp_path / ("s" * 120))})
     (tmp_path / "file").write_text("")
     assert "exists" in refusal({**ngram, "steering_socket": str(tmp_path / "file")})
+
+
+def test_a_profile_that_the_controller_could_not_use_stops_a_start(ngram, tmp_path):
+    path = tmp_path / "p.json"
+    assert "No such file" in refusal({**ngram, "adaptive_profile": str(path)})
+    path.write_text('{"schema_version": 1}')
+    assert refusal({**ngram, "adaptive_profile": str(path)}).endswith("is missing; see docs/adaptive.md")
+    example = Path(__file__).parents[3] / "profiles" / "example.json"
+    line = refusal({**ngram, "adaptive_profile": str(example), "gamma": "5"})
+    assert "measured up to max_speculative_tokens 4, below --gamma 5; set --gamma within it" in line
+
+
+def test_a_trace_without_a_directory_stops_a_start(ngram, tmp_path):
+    line = refusal({**ngram, "adaptive_trace": str(tmp_path / "none" / "t.jsonl")})
+    assert line.endswith(f"no such directory {tmp_path / 'none'}; name a path in an existing one")

@@ -82,7 +82,8 @@ def test_every_published_option_is_declared():
         adaptive-latency-calibration adaptive-latency-ewma-weight adaptive-gamma0-mode adaptive-online-window
         adaptive-online-exploration adaptive-online-warmup-samples adaptive-online-warmup-return adaptive-refill-batch
         adaptive-entropy-stop adaptive-entropy-topk adaptive-entropy-threshold adaptive-entropy-scale
-        adaptive-full-graph adaptive-async adaptive-trace shared-tokenizer-padding merged-full merged-full-max-batch
+        adaptive-full-graph adaptive-async adaptive-trace adaptive-memory adaptive-state-file
+        shared-tokenizer-padding merged-full merged-full-max-batch
         confidence-accept-margin confidence-accept-from-position confidence-accept-after-tokens
         confidence-protected-token-ids eagle-draft-active-vocab-size eagle-draft-active-vocab-ids
         eagle-target-active-vocab-ids eagle-draft-lm-head-quantization eagle-relaxed-accept-topk
@@ -111,13 +112,15 @@ def test_the_environment_of_vllms_processes_gives_the_same_options_back():
 
 
 def test_sections_built_directly_travel_too():
-    there = Settings(serve=ServeSettings(method="ngram"), adaptive=AdaptiveSettings(min_gamma=0, trace="t"))
+    adaptive = AdaptiveSettings(min_gamma=0, trace="t", refill_batch=8)
+    there = Settings(serve=ServeSettings(method="ngram"), adaptive=adaptive)
     assert there.to_environment() == {
         "HUST_VSPEC_METHOD": "ngram",
         "HUST_VSPEC_ADAPTIVE_MIN_GAMMA": "0",
         "HUST_VSPEC_ADAPTIVE_TRACE": "t",
+        "HUST_VSPEC_ADAPTIVE_REFILL_BATCH": "8",
     }
-    assert there.unbuilt() == ["--adaptive-trace t"]
+    assert there.unbuilt() == ["--adaptive-refill-batch 8"]
 
 
 def test_a_selected_profile_policy_travels_by_its_profile():
