@@ -9,7 +9,7 @@ presets=(draft draft-adaptive eagle eagle-relaxed qwen3)
 usage() {
     cat <<'TEXT'
 Usage: ./run.sh PRESET [options] [-- vLLM arguments]
-       ./run.sh demo [--quick] [--json FILE] [--port N]
+       ./run.sh demo [--method ngram|draft|eagle] [--quick] [--json FILE] [--port N]
 
 Presets (configs/*.toml; options override them, VSPEC_CONFIG=FILE replaces them):
   draft           Qwen2.5-14B-Instruct, drafter Qwen2.5-0.5B-Instruct, adaptive gamma up to 4

@@ -124,7 +124,7 @@ def reference(plain: Engine) -> dict[str, dict[str, Any]]:
         for _ in range(20):
             probe = SamplingParams(temperature=0, max_tokens=64, ignore_eos=True, logprobs=2)
             probed = plain.llm.generate([{"prompt_token_ids": p} for p in prompts], probe, use_tqdm=False)
-            tied = [row for row, answer in enumerate(probed) if _smallest_gap(answer) < TIE]
+            tied = [row for row, answer in enumerate(probed) if smallest_gap(answer) < TIE]
             if not tied:
                 break
             for row in tied:
@@ -135,7 +135,7 @@ def reference(plain: Engine) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _smallest_gap(answer: Any) -> float:
+def smallest_gap(answer: Any) -> float:
     gaps = []
     for step in answer.outputs[0].logprobs:
         best, second = sorted((entry.logprob for entry in step.values()), reverse=True)[:2]

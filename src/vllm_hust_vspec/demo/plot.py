@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from vllm_hust_vspec.demo.drafter import DRAFTS
 from vllm_hust_vspec.demo.plan import ADAPTIVE, CONCURRENCY, FIXED, MAX_GAMMA, TARGET
 from vllm_hust_vspec.demo.results import CellResult, Results
 
@@ -32,7 +33,7 @@ def draw(results: Results, path: Path) -> None:
     axes[1][-1].legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=8, title="gamma")
     host = results.host
     figure.suptitle(
-        f"Adaptive and fixed gamma against target-only: {host['model']}, n-gram drafts, "
+        f"Adaptive and fixed gamma against target-only: {host['model']}, {DRAFTS[host['method']]}, "
         f"vLLM {host['vllm']}, {host['cores']} CPU cores"
     )
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")

@@ -4,6 +4,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from vllm_hust_vspec.demo.drafter import DRAFTS
 from vllm_hust_vspec.demo.identity import Judged
 from vllm_hust_vspec.demo.plan import ADAPTIVE, FIXED, MAX_GAMMA, TARGET
 from vllm_hust_vspec.demo.results import CellResult, Ratio, Results, Speculation, geometric_mean
@@ -14,7 +15,14 @@ _SHOWN = 8  # divergences that are listed one by one
 
 def table(results: Results) -> Table:
     """One row a cell; speeds in tokens/s."""
-    made = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    made = Table(
+        title=f"{_drafts(results)}, gamma up to {MAX_GAMMA}",
+        title_style="bold",
+        title_justify="left",
+        box=SIMPLE_HEAD,
+        pad_edge=False,
+        padding=(0, 1, 0, 0),
+    )
     made.add_column("prompts", no_wrap=True)
     for heading in ("conc", "target", *(f"g{gamma}" for gamma in range(1, MAX_GAMMA + 1)), "adaptive", "accept"):
         made.add_column(heading, justify="right", no_wrap=True)
@@ -78,7 +86,7 @@ def identity(results: Results) -> list[str]:
 def show(results: Results, console: Console) -> None:
     host = results.host
     console.print(
-        f"{host['model']}, {host['cores']} cores, vLLM {host['vllm']}, n-gram drafts; "
+        f"{host['model']}, {host['cores']} cores, vLLM {host['vllm']}; "
         "tokens/s from the first request to the last answer; * best fixed gamma; "
         "ratios of the means, with the least..greatest of the repeats; "
         "adaptive starts cold in the first row and keeps what it learns from row to row",
@@ -93,6 +101,11 @@ def show(results: Results, console: Console) -> None:
             f"The controller failed {results.faults} times: the figures of adaptive are those of a pinned gamma."
         )
     console.print(summary(results), style="bold", highlight=False, soft_wrap=True)
+
+
+def _drafts(results: Results) -> str:
+    method = results.host["method"]
+    return f"--method {method}: {DRAFTS[method]}"
 
 
 def _name(cell: CellResult) -> str:

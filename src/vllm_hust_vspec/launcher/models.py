@@ -68,7 +68,7 @@ def _check_shard(shard: Path, whose: str) -> None:
         raise UserError(f"{whose}: {shard.name} is empty; download the model again")
     if shard.suffix != ".safetensors":
         return
-    expected = _safetensors_size(shard, size)
+    expected = safetensors_size(shard, size)
     if expected is None:
         raise UserError(f"{whose}: {shard.name} is not a safetensors file, or cut short; download the model again")
     if expected > size:
@@ -77,7 +77,7 @@ def _check_shard(shard: Path, whose: str) -> None:
         )
 
 
-def _safetensors_size(shard: Path, size: int) -> int | None:
+def safetensors_size(shard: Path, size: int) -> int | None:
     """The size in bytes that the file's own header promises; None where there is no readable header."""
     with shard.open("rb") as file:
         start = file.read(8)

