@@ -28,7 +28,10 @@ def test_a_repository_id_is_left_to_vllm(name):
 
 
 @pytest.mark.parametrize("name", ["/no/such/model", "./model", "../x", "~/nothing-here", "a/b/c"])
-def test_a_missing_directory_is_named(name):
+def test_a_missing_directory_is_named(name, monkeypatch, tmp_path):
+    below = tmp_path / "empty" / "below"
+    below.mkdir(parents=True)
+    monkeypatch.chdir(below)  # what lies beside the checkout must not count
     assert "no such directory" in refusal(name)
 
 
