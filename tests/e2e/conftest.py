@@ -26,18 +26,10 @@ os.environ.update(
 @pytest.fixture(scope="session")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the tiny models, shared by all workers of a run."""
-    import filelock
-    import tiny_models
+    from tiny_models import built_once
 
     shared = tmp_path_factory.getbasetemp()
-    if os.environ.get("PYTEST_XDIST_WORKER"):
-        shared = shared.parent
-    root = shared / "tiny-models"
-    with filelock.FileLock(str(shared / "tiny-models.lock")):
-        if not (root / "done").exists():
-            tiny_models.build(root)
-            (root / "done").touch()
-    return root
+    return built_once(shared.parent if os.environ.get("PYTEST_XDIST_WORKER") else shared)
 
 
 @pytest.fixture(scope="session")

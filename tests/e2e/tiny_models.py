@@ -13,6 +13,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import filelock
 import torch
 from safetensors.torch import save_file
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
@@ -21,6 +22,16 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast,
 HIDDEN, HEADS, KV_HEADS, INTERMEDIATE = 128, 4, 2, 256
 STD = 0.12
 SPECIALS = ["<unk>", "<s>", "</s>", "<pad>"]
+
+
+def built_once(shared: Path) -> Path:
+    """The folder of the models below `shared`, made by the first of a run's processes that asks for it."""
+    root = shared / "tiny-models"
+    with filelock.FileLock(str(shared / "tiny-models.lock")):
+        if not (root / "done").exists():
+            build(root)
+            (root / "done").touch()
+    return root
 
 
 def build(root: Path) -> None:

@@ -56,15 +56,9 @@ def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def models(shared_folder: Path) -> Path:
     """The folder of the tiny models."""
-    import filelock
-    import tiny_models
+    from tiny_models import built_once
 
-    root = shared_folder / "tiny-models"
-    with filelock.FileLock(str(shared_folder / "tiny-models.lock")):
-        if not (root / "done").exists():
-            tiny_models.build(root)
-            (root / "done").touch()
-    return root
+    return built_once(shared_folder)
 
 
 @pytest.fixture(scope="session")

@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from vllm_hust_vspec.bench.output import check_output, write_json
 from vllm_hust_vspec.errors import UserError, not_built_yet
+from vllm_hust_vspec.output import check_output, write_json
 from vllm_hust_vspec.simulate.cells import CLASSES, Class, Size
 
 VERBS = ("simulate",)

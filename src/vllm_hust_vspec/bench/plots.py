@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from vllm_hust_vspec.bench.output import write
 from vllm_hust_vspec.bench.simulation import Simulation
 from vllm_hust_vspec.errors import UserError
+from vllm_hust_vspec.output import write
 from vllm_hust_vspec.simulate.compare import BASELINES, ONLINE, Result
 
 _COLORS = {ONLINE: "#e6550d", "batch table": "#9ecae1", "UCB bandit": "#3182bd", "throughput rule": "#636363"}

