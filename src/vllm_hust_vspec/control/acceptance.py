@@ -9,6 +9,7 @@ The chance to get j tokens is the product of follow * accept up to j: exact for 
 where "offered" and "accepted" are not independent.
 """
 
+import math
 from collections import Counter
 from collections.abc import Mapping
 from itertools import accumulate
@@ -23,8 +24,14 @@ from vllm_hust_vspec.control.state import array, count
 # few steps; whether the target accepts it changes more slowly.
 BLOCK = 32
 OFFER_BLOCK = 16
-FAST = 4.0
-CHANGE_SIGMAS = 3.5
+# The latest drafts are watched through windows of so many; the workload has changed where one of them is less likely
+# than CHANGE_NATS to be of the same rate as what was there before. AFTER: trust (in drafts) left to deeper positions.
+WINDOWS = np.array((5.0, 10.0, 20.0, 40.0, 80.0))
+CHANGE_NATS = 5.5
+AFTER = 4.0
+# What a run leaves to the next: its long average, for the last moment may have been one request's.
+LONG = 0.1
+RESUMED_TRUST = 32.0
 FIRST_ACCEPT = 0.7
 PRIOR = 2.0
 LIKENESS = 5.0
@@ -37,7 +44,7 @@ Counts = NDArray[np.float64]
 
 
 class Acceptance:
-    """Discounted counts by position, with a fast copy that replaces them when the workload changes."""
+    """Discounted counts by position, and windows of the latest that replace them when the workload changes."""
 
     def __init__(self, positions: int, weight: float, memory: int | None) -> None:
         self.positions = positions
@@ -45,7 +52,8 @@ class Acceptance:
         self._weight = weight
         self._memory = memory
         self._slow: Counts = np.zeros((3, 2, positions))
-        self._fast: Counts = np.zeros((3, 2, positions))
+        self._long: Counts = np.zeros((3, 2, positions))
+        self._windows: Counts = np.zeros((len(WINDOWS), 3, 2, positions))
         self._refresh()
 
     def observe(self, asked: int, pairs: "Counter[tuple[int, int]]") -> None:
@@ -70,42 +78,52 @@ class Acceptance:
         deepest = min(max(asked, max(proposed for proposed, _ in pairs)), self.positions)
         new = np.array(fresh)
         for kind, block in ((OFFER, OFFER_BLOCK), (FOLLOW, OFFER_BLOCK), (ACCEPT, BLOCK)):
-            slow, fast = self._keep(verified, block)
-            self._slow[kind, :, :deepest] *= slow
-            self._fast[kind, :, :deepest] *= fast
+            keep = self._keep(verified, block)
+            self._slow[kind, :, :deepest] *= keep
+            self._long[kind, :, :deepest] *= keep**LONG
+        self._windows[..., :deepest] *= np.exp(-verified / WINDOWS)[:, None, None, None]
         self._slow += new
-        self._fast += new
+        self._long += new
+        self._windows += new
         self._follow_changes(deepest)
         self._refresh()
 
-    def _keep(self, verified: int, block: int) -> tuple[float, float]:
+    def _keep(self, verified: int, block: int) -> float:
         if self._memory is not None:
-            return float(np.exp(-1.0 / self._memory)), float(np.exp(-FAST / self._memory))
-        blocks = min(verified, BLOCK) / block
-        return (1.0 - self._weight) ** blocks, max(0.0, 1.0 - FAST * self._weight) ** blocks
+            return math.exp(-1.0 / self._memory)
+        return float((1.0 - self._weight) ** (min(verified, BLOCK) / block))
 
     def _follow_changes(self, deepest: int) -> None:
-        for kind in (ACCEPT, FOLLOW):
-            slow_n, slow_k = self._slow[kind]
-            fast_n, fast_k = self._fast[kind]
-            for j in range(deepest):
-                n, m = float(slow_n[j]), float(fast_n[j])
-                if m < 8.0 or n < 1.5 * m:
-                    continue
-                p, q = float(slow_k[j]) / n, float(fast_k[j]) / m
-                middle = min(max((float(slow_k[j]) + 1.0) / (n + 2.0), 0.02), 0.98)
-                if abs(q - p) > CHANGE_SIGMAS * (middle * (1.0 - middle) / m) ** 0.5:
-                    self.changes += 1
-                    self._slow[:, :, : j + 1] = self._fast[:, :, : j + 1]
-                    self._slow[:, :, j + 1 :] *= 0.25
-                    return
+        """Where the latest drafts of a position fare differently from those before, forget those before.
+
+        The test is a likelihood ratio of two rates against one, for each window and position (Basseville and
+        Nikiforov, Detection of Abrupt Changes, 1993, chapter 2).
+        """
+        recent = self._windows[:, FOLLOW:, :, :deepest]
+        before = np.maximum(self._slow[FOLLOW:, :, :deepest] - recent, 0.0)
+        both = recent + before
+        evidence = _likelihood(recent) + _likelihood(before) - _likelihood(both)
+        evidence[before[:, :, TRIALS] < 4.0] = 0.0
+        if evidence.max(initial=0.0) < CHANGE_NATS:
+            return
+        window, _, position = np.unravel_index(int(evidence.argmax()), evidence.shape)
+        self.changes += 1
+        self._slow[:, :, : position + 1] = self._windows[window, :, :, : position + 1]
+        self._windows[window:, :, :, : position + 1] = self._windows[window, :, :, : position + 1]
+        for counts in (self._slow, *self._windows[window:]):
+            _cap(counts[:, :, position + 1 :], AFTER)
 
     def doubt(self, trials: float, above: int = 0) -> None:
         """Keep the rates of the positions after `above` but trust them no more than `trials` drafts would tell."""
-        for counts in (self._slow, self._fast):
-            late = counts[:, :, above:]
-            late *= np.minimum(1.0, trials / np.maximum(late[:, TRIALS], 1e-9))[:, None, :]
+        for counts in (self._slow, *self._windows):
+            _cap(counts[:, :, above:], trials)
         self._refresh()
+
+    def resume(self) -> None:
+        """Begin a new run with what the last one left: its long average, trusted a little."""
+        self._slow = self._long.copy()
+        self._windows[:] = 0.0
+        self.doubt(RESUMED_TRUST)
 
     def _refresh(self) -> None:
         """Derive the rates, and for every gamma the expected tokens (mean, pessimistic, optimistic) and width."""
@@ -150,14 +168,20 @@ class Acceptance:
         return out
 
     def dump(self) -> dict[str, Any]:
-        return {"slow": self._slow.tolist(), "fast": self._fast.tolist(), "changes": self.changes}
+        return {
+            "slow": self._slow.tolist(),
+            "long": self._long.tolist(),
+            "windows": self._windows.tolist(),
+            "changes": self.changes,
+        }
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Raises KeyError, TypeError or ValueError where the state does not fit."""
-        slow, fast = (array(state[key], self._slow.shape) for key in ("slow", "fast"))
-        if min(slow.min(initial=0.0), fast.min(initial=0.0)) < 0.0:
+        slow, long = (array(state[key], self._slow.shape) for key in ("slow", "long"))
+        windows = array(state["windows"], self._windows.shape)
+        if min(counts.min(initial=0.0) for counts in (slow, long, windows)) < 0.0:
             raise ValueError("its acceptance counts are negative")
-        self._slow, self._fast, self.changes = slow, fast, count(state["changes"])
+        self._slow, self._long, self._windows, self.changes = slow, long, windows, count(state["changes"])
         self._refresh()
 
     def summary(self) -> dict[str, Any]:
@@ -168,6 +192,20 @@ class Acceptance:
             "trials": [round(trials, 1) for trials in self.trials],
             "changes": self.changes,
         }
+
+
+def _likelihood(counts: Counts) -> Counts:
+    """Log-likelihood, at their own rate, of counts [..., 2, positions] -> [..., positions]."""
+    trials, hits = counts[..., TRIALS, :], counts[..., HITS, :]
+    misses = np.maximum(trials - hits, 0.0)
+    trials = np.maximum(trials, 1e-9)
+    out: Counts = hits * np.log(np.maximum(hits / trials, 1e-9)) + misses * np.log(np.maximum(misses / trials, 1e-9))
+    return out
+
+
+def _cap(counts: Counts, trials: float) -> None:
+    """Scale counts [3, 2, positions] in place to at most so many trials."""
+    counts *= np.minimum(1.0, trials / np.maximum(counts[:, TRIALS], 1e-9))[:, None, :]
 
 
 def _posterior(hits: float, trials: float, prior: float) -> float:

@@ -326,7 +326,10 @@ class OnlineController:
 
     def restore(self, state: Mapping[str, Any]) -> None:
         try:
-            self.__dict__ = self._loaded(state).__dict__
+            new = self._loaded(state)
+            new._acceptance.resume()
+            new._time.resume()
+            self.__dict__ = new.__dict__
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             logger.warning("vspec: controller state ignored, going on without it: %s", error)
 

@@ -26,8 +26,8 @@ CELLS = 192
 RECENT = 5
 SETTLED = 48
 REFIT_EVERY = 8
-SECONDS, KNOWN, STAMP, CORRECTION = range(REGRESSORS, REGRESSORS + 4)
-COLUMNS = REGRESSORS + 4
+SECONDS, KNOWN, STAMP, CORRECTION, LEVEL, DOUBT = range(REGRESSORS, REGRESSORS + 6)
+COLUMNS = REGRESSORS + 6
 PATIENCE = 12
 UNSEEN_WEIGHT = 0.5
 LEVEL_SHARED = 0.8
@@ -35,6 +35,8 @@ SHARED_FROM = 16.0
 LEVEL_STEP = 1.5
 MOST_MOVED = 0.3
 HALF_LIFE = 256.0
+# The share by which a step time that another run measured may be off, as a standard error.
+RESUMED_DOUBT = 0.12
 
 
 class Step(NamedTuple):
@@ -75,6 +77,7 @@ class StepTime:
         self._loaded_spread = 0.3
         self._pending = 0
         self._clock = 0
+        self._level = 0.0
         self._plain = False
         self.outliers = 0
         self.shifts = 0
@@ -139,12 +142,18 @@ class StepTime:
                 self.outliers += 1
                 seconds, known = bound, 0.5
         self._cells[key] = Cell(row, [1.0])
-        self._table[row] = (*step, seconds, known, self._clock, 0.0)
+        self._table[row] = (*step, seconds, known, self._clock, 0.0, self._level, 0.0)
 
     def _update(self, cell: Cell, step: Step, seconds: float, plain: bool) -> None:
         row = self._table[cell.row]
         values = row.tolist()
-        mean, known = values[SECONDS], min(values[KNOWN] + 1.0, self._settled)
+        doubt = abs(self._level - values[LEVEL]) + values[DOUBT]
+        trusted = _trusted(values[KNOWN], doubt, self._spread)
+        stale = doubt > 0.0 and trusted < 1.0
+        if stale:
+            cell.recent = []
+            self._pending = REFIT_EVERY
+        mean, known = values[SECONDS], min(trusted + 1.0, self._settled)
         moved = self.fit.seconds(step) - self.fit.seconds(values) if self.version else 0.0
         if plain:
             moved = min(max(moved, -MOST_MOVED * mean), MOST_MOVED * mean)
@@ -153,14 +162,16 @@ class StepTime:
         cell.recent = [*cell.recent[1 - RECENT :], ratio]
         young = known < RECENT
         spread = self._spread if plain else self._loaded_spread
-        limit = max(3.5 * spread, 0.1)
+        limit = max(3.5 * spread, 0.1, 3.0 * doubt)
         clipped = min(max(ratio, 1.0 - limit), 1.0 + limit)
         ranked = sorted(cell.recent)
         middle = ranked[(len(ranked) - 1) // 2]
         usual = max(2.5 * spread, 0.08)
-        most = ranked[1] > 1.0 + 0.5 * usual or ranked[-2] < 1.0 - 0.5 * usual
+        most = len(ranked) > 1 and (ranked[1] > 1.0 + 0.5 * usual or ranked[-2] < 1.0 - 0.5 * usual)
         shifted = not young and most and abs(middle - 1.0) > usual
-        if young:
+        if stale:
+            factor = clipped
+        elif young:
             factor = middle
         else:
             factor = middle if shifted else 1.0 + (clipped - 1.0) / known
@@ -174,7 +185,9 @@ class StepTime:
             self.shifts += 1
             known = float(RECENT)
         if plain and values[KNOWN] >= SHARED_FROM:
-            self._table[:, SECONDS] *= min(max(1.0 + LEVEL_SHARED * (factor - 1.0), 1.0 / LEVEL_STEP), LEVEL_STEP)
+            shared = min(max(1.0 + LEVEL_SHARED * (factor - 1.0), 1.0 / LEVEL_STEP), LEVEL_STEP)
+            self._table[:, SECONDS] *= shared
+            self._level += math.log(shared)
         cell.recent = [past / factor for past in cell.recent]
         trust = min(1.0, limit / max(abs(ratio - 1.0), 1e-9)) / max(spread, 0.04) * min(mean / expected, 1.5)
         self.fit.learn_within(
@@ -185,7 +198,7 @@ class StepTime:
         )
         row[:REGRESSORS] += (np.array(step) - row[:REGRESSORS]) / known
         row[SECONDS] = max(mean * factor + moved / known, 0.1 * mean * factor)  # stays positive
-        row[KNOWN], row[STAMP] = known, self._clock
+        row[KNOWN], row[STAMP], row[LEVEL], row[DOUBT] = known, self._clock, self._level, 0.0
 
     def _refit(self) -> None:
         self._pending = 0
@@ -193,17 +206,18 @@ class StepTime:
         table = self._table[: len(self._cells)]
         age = self._clock - table[:, STAMP]
         latest = int(age.argmin())
-        predicted = self.fit.solve(table[:, :REGRESSORS], table[:, SECONDS], table[:, KNOWN], age, latest, self._spread)
+        doubt = np.abs(self._level - table[:, LEVEL]) + table[:, DOUBT]
+        known = _trusted(table[:, KNOWN], doubt, self._spread)
+        predicted = self.fit.solve(table[:, :REGRESSORS], table[:, SECONDS], known, age, latest, self._spread)
         if self._calibration_weight:
-            known = table[:, KNOWN]
             gap = np.clip(table[:, SECONDS] / predicted - 1.0, -0.5, 0.5) * (known / (known + 4.0))
             table[:, CORRECTION] += self._calibration_weight * (gap - table[:, CORRECTION])
-            self._index_corrections(table)
+            self._index_corrections(table, known)
 
-    def _index_corrections(self, table: Floats) -> None:
+    def _index_corrections(self, table: Floats, trusted: Floats) -> None:
         sums: dict[int, dict[int, tuple[float, float]]] = {}
         fresh = 0.2 + 0.8 * np.exp2((table[:, STAMP] - self._clock) / HALF_LIFE)
-        known, corrections = (table[:, KNOWN] * fresh).tolist(), table[:, CORRECTION].tolist()
+        known, corrections = (trusted * fresh).tolist(), table[:, CORRECTION].tolist()
         for (size, gamma, _, load), cell in self._cells.items():
             if load == 0:  # prompt tokens would blame the gamma for what the model of prefill misses
                 near = sums.setdefault(size, {})
@@ -213,6 +227,14 @@ class StepTime:
             size: {gamma: (total / weight, weight) for gamma, (total, weight) in near.items()}
             for size, near in sums.items()
         }
+
+    def resume(self) -> None:
+        """Begin a new run with what the last one left: doubted, so that the first step of a kind outweighs it."""
+        table = self._table[: len(self._cells)]
+        table[:, DOUBT] = RESUMED_DOUBT
+        table[:, LEVEL] = self._level
+        if len(table):
+            self._refit()
 
     def dump(self) -> dict[str, Any]:
         rows = self._table.tolist()
@@ -224,6 +246,7 @@ class StepTime:
             "loaded_spread": self._loaded_spread,
             "pending": self._pending,
             "clock": self._clock,
+            "level": self._level,
             "plain": self._plain,
             "version": self.version,
             "outliers": self.outliers,
@@ -250,6 +273,7 @@ class StepTime:
         self._spread = number(state["spread"], 0.0, 1.0)
         self._loaded_spread = number(state["loaded_spread"], 0.0, 1.0)
         self._pending, self._clock = count(state["pending"]), count(state["clock"])
+        self._level = number(state["level"])
         self._plain, self.version = bool(state["plain"]), count(state["version"])
         self.outliers, self.shifts = count(state["outliers"]), count(state["shifts"])
         self.fit.load(state["fit"])
@@ -262,3 +286,8 @@ class StepTime:
             "outliers": self.outliers,
             "shifts": self.shifts,
         }
+
+
+def _trusted(known: Any, doubt: Any, spread: float) -> Any:
+    """Samples that a mean is worth whose level is uncertain by `doubt`, a share of it, beside its own noise."""
+    return known / (1.0 + known * (doubt / max(spread, 0.02)) ** 2)

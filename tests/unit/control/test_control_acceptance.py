@@ -62,7 +62,8 @@ def test_a_larger_weight_forgets_faster():
     learnt = {}
     for weight in (0.02, 0.25):
         rates = Acceptance(4, weight, None)
-        rates.observe(1, Counter({(1, 1): 60}))
-        rates.observe(1, Counter({(1, 0): 30}))
+        rates.observe(1, Counter({(1, 1): 48, (1, 0): 12}))
+        rates.observe(1, Counter({(1, 1): 20, (1, 0): 10}))
         learnt[weight] = rates.accept[0]
+        assert rates.changes == 0
     assert learnt[0.25] < learnt[0.02]

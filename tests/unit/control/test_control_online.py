@@ -140,19 +140,42 @@ def test_deterministic_given_seed_and_inputs():
 
 
 @pytest.mark.parametrize("cut", [7, 60])
-def test_a_restored_snapshot_continues_exactly(cut):
+def test_a_snapshot_begins_the_next_run_where_the_last_one_ended(cut):
     recorder = Recorder(online())
     engine(tokens=6000).run(recorder, 4)
     first = online()
     for step, outcome in zip(recorder.contexts[:cut], recorder.outcomes[:cut], strict=True):
         first.decide(step)
         first.observe(outcome)
-    second = online()
-    second.restore(json.loads(json.dumps(first.snapshot())))
-    assert second.snapshot() == first.snapshot()
-    for at in range(cut, len(recorder.outcomes)):
-        assert second.decide(recorder.contexts[at]) == recorder.decisions[at], f"step {at}"
-        second.observe(recorder.outcomes[at])
+    snapshot = json.loads(json.dumps(first.snapshot()))
+    runs = []
+    for _ in range(2):
+        second = online()
+        second.restore(snapshot)
+        summary, before = second.snapshot()["summary"], snapshot["summary"]
+        assert summary["gamma"] == before["gamma"]
+        assert summary["counters"] == before["counters"]
+        assert summary["acceptance"] == pytest.approx(before["acceptance"], abs=0.1)
+        assert max(summary["trials"]) <= 32, "one run's acceptance is no more than a hint to the next"
+        decisions = []
+        for step, outcome in zip(recorder.contexts[cut:], recorder.outcomes[cut:], strict=True):
+            decisions.append(second.decide(step))
+            second.observe(outcome)
+        runs.append(decisions)
+    assert runs[0] == runs[1]
+
+
+def test_a_resumed_run_believes_its_own_steps_not_those_of_the_last():
+    """Until some of its own steps say so, it must not take another run's level for its own."""
+    trained = online()
+    engine("npu", "middling", tokens=20000).run(trained, 4)
+    slower = Engine(lambda *step: 1.3 * SURFACES["npu"](*step), always(PROFILES["middling"]), lambda done: 16, 1200)
+    resumed = online()
+    resumed.restore(trained.snapshot())
+    slower.run(resumed, 5)
+    step = StepContext(16, 0, 3200, 8192)
+    expected = [run.decide(step).expected_goodput for run in (resumed, trained)]
+    assert expected[1] / expected[0] == pytest.approx(1.3, rel=0.08)
 
 
 def test_snapshot_carries_a_summary_for_people():
@@ -317,10 +340,14 @@ def test_no_sequence_makes_it_raise_or_leave_its_bounds(options, events):
             assert type(decision.gamma) is int
             assert options["min_gamma"] <= decision.gamma <= 4
             assert decision.reason in REASONS
-    json.dumps(controller.snapshot(), allow_nan=False)
-    again = online(4, **options)
-    again.restore(controller.snapshot())
-    assert again.snapshot() == controller.snapshot()
+    snapshot = json.loads(json.dumps(controller.snapshot(), allow_nan=False))
+    restored = []
+    for _ in range(2):
+        again = online(4, **options)
+        again.restore(snapshot)
+        assert again.snapshot()["summary"]["counters"] == snapshot["summary"]["counters"], "refused its own snapshot"
+        restored.append(json.dumps(again.snapshot(), allow_nan=False))
+    assert restored[0] == restored[1]
 
 
 def test_impossible_feedback_is_counted_and_changes_nothing():
