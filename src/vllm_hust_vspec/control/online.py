@@ -38,7 +38,7 @@ TIME_STEPS = 2
 PROBE_TRUST = 4.0
 # Steps between probes of acceptance, before their price; between looks for uncertain step times.
 DRAFT_GAP = 12.0
-BACKOFF, BACKOFF_MOST = 1.5, 8.0
+BACKOFF, BACKOFF_MOST = 1.5, 2.5
 TIME_GAP, TIME_GAP_MOST = 3, 24
 # The smallest gamma is the safe one: after so many steps without it, its time is doubted by this share.
 LEAST_AGE = 96
@@ -217,7 +217,7 @@ class OnlineController:
         for gamma in range(now + 1, top + 1):
             if hope[gamma] / seconds[gamma] > WORTH * scores[now]:
                 price = length * max(0.0, 1.0 - scores[gamma] / scores[now])
-                patience = DRAFT_GAP * self._backoff + price / self._tuning.exploration
+                patience = max(DRAFT_GAP * self._backoff, price / self._tuning.exploration)
                 if self._quiet < patience or not self._pay(length, scores, gamma):
                     return now, "hold"
                 self._acceptance.doubt(PROBE_TRUST, now)

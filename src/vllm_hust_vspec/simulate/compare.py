@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -14,13 +15,14 @@ from vllm_hust_vspec.simulate.cells import Cell
 from vllm_hust_vspec.simulate.engine import Cost, Engine, Policy, Run
 from vllm_hust_vspec.simulate.hosts import distorted
 from vllm_hust_vspec.simulate.policies import Bandit, BatchTable, Constant, ThroughputRule
-from vllm_hust_vspec.simulate.steady import best_gamma, goodput
+from vllm_hust_vspec.simulate.steady import best_gamma
 
 ONLINE, WARM = "online", "online, state file"
 WRONG = {"online, model 20 % low": 0.8, "online, model 20 % high": 1.2}
 BASELINES = ("batch table", "UCB bandit", "throughput rule")
 TRAINED_BY = 1000  # added to the seed of the run that leaves the state file
 WINDOW, CLOSE = 20, 0.98
+TRUE_FROM, TRUTH = 2000, 4  # seeds that tell a shift's best gammas, beside those of the runs
 
 
 @dataclass(slots=True)
@@ -158,17 +160,29 @@ def _waves(cell: Cell, seed: int, max_gamma: int, runs: dict[str, Run]) -> list[
 def _shift(cell: Cell, seed: int, max_gamma: int) -> Result:
     result = Result(cell.cls, cell.host.name, cell.load, cell.texts, seed, max_gamma)
     run = _engine(cell, cell.host.cost).run(online(max_gamma, seed), seed)
-    before, after = cell.workload.phases
-    gammas = range(max_gamma + 1)
-    old, new = (goodput(cell.host, phase.concurrency, phase.nature, gammas) for phase in (before, after))
-    if new[max(gammas, key=old.__getitem__)] < CLOSE * max(new):
+    old, new = _true_speeds(cell, max_gamma)
+    if new[int(old.argmax())] < CLOSE * new.max():
         first = run.phases.index(1)
-        quality = np.array([new[gamma] for gamma in run.gammas[first:]]) / max(new)
-        steps = _settles(quality)
+        steps = _settles(new[run.gammas[first:]] / new.max())
         span = range(first, first + steps)
         verified = sum(run.drafts[at] // run.gammas[at - 1] for at in span if run.drafts[at])
         result.settled = steps, verified
     return result
+
+
+@cache
+def _true_speeds(cell: Cell, max_gamma: int) -> NDArray[np.float64]:
+    """Tokens/s of every fixed gamma in each phase [phases, max_gamma + 1], over TRUTH seeds of their own."""
+    engine, phases = _engine(cell, cell.host.cost), len(cell.workload.phases)
+    tokens, seconds = np.zeros((2, phases, max_gamma + 1))
+    for seed in range(TRUE_FROM, TRUE_FROM + TRUTH):
+        texts = cell.workload.texts(seed)
+        for gamma in range(max_gamma + 1):
+            served, spent = engine.run(Constant(gamma), seed, texts).by_phase(phases)
+            tokens[:, gamma] += served
+            seconds[:, gamma] += spent
+    speeds: NDArray[np.float64] = tokens / seconds
+    return speeds
 
 
 def _settles(quality: NDArray[np.float64]) -> int:

@@ -61,18 +61,22 @@ def efficiencies(cells, seed, tokens_per_s_of=best_fixed):
     return sorted(out)
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-def test_efficiency_against_the_best_fixed_gamma(seed):
-    results = efficiencies(grid(), seed)
-    mean = sum(result[0] for result in results) / len(results)
-    below = min(results, key=lambda result: result[1])
-    print(
-        f"\nseed {seed}: {len(results)} cells, mean {mean:.4f}, worst {results[0][0]:.4f} ({results[0][2]}), ", end=""
-    )
-    print(f"worst against no speculation {below[1]:.4f} ({below[2]})")
-    assert mean >= 0.97
-    assert results[0][0] >= 0.92, results[:3]
+def test_efficiency_against_the_best_fixed_gamma():
+    """A single run of a short job with one request is mostly luck, so cells are judged by their mean over seeds."""
+    runs = [sorted(efficiencies(grid(), seed), key=lambda result: result[2]) for seed in (1, 2)]
+    means = [
+        (sum(r[0] for r in cell) / len(cell), sum(r[1] for r in cell) / len(cell), cell[0][2])
+        for cell in zip(*runs, strict=True)
+    ]
+    mean = sum(cell[0] for cell in means) / len(means)
+    worst, below = min(means), min(means, key=lambda cell: cell[1])
+    worst_run = min(result for run in runs for result in run)
+    print(f"\n{len(means)} cells, mean {mean:.4f}, worst {worst[0]:.4f} ({worst[2]}), ", end="")
+    print(f"worst against no speculation {below[1]:.4f} ({below[2]}), worst run {worst_run[0]:.4f} ({worst_run[2]})")
+    assert mean >= 0.98
+    assert worst[0] >= 0.92, worst
     assert below[1] >= 0.95, below
+    assert worst_run[0] >= 0.88, worst_run
 
 
 def test_noise_and_outliers_cost_little():
