@@ -61,8 +61,8 @@ def _verified(outcome: StepOutcome, max_gamma: int) -> tuple[Counter[tuple[int, 
 
 
 def whole(value: object) -> bool:
-    """Whether it is a whole number that a count can be."""
-    return isinstance(value, int) and 0 <= value < 1 << 31
+    """Whether it is a whole number that a count can be; True is not."""
+    return type(value) is int and 0 <= value < 1 << 31
 
 
 def _is_time(value: object) -> bool:
