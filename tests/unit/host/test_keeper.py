@@ -52,6 +52,13 @@ def saved(file: StateFile) -> Any:
     return found
 
 
+def resumed(state: Mapping[str, Any]) -> dict[str, Any]:
+    """What a controller makes of a state that another run left."""
+    controller = make_controller(AdaptiveSettings(), max_gamma=4)
+    controller.restore(state)
+    return controller.snapshot()
+
+
 def test_a_restart_begins_where_the_last_run_ended(file: StateFile) -> None:
     """Cold, a run climbs from gamma 0; restarted from the file, it serves at the learnt gamma from the first step."""
     cell = Engine(SURFACES["npu"], always(PROFILES["high"]), lambda done: 16, 12000)
@@ -64,7 +71,8 @@ def test_a_restart_begins_where_the_last_run_ended(file: StateFile) -> None:
     second = make_controller(AdaptiveSettings(), max_gamma=4)
     keeper = Keeper(file)
     keeper.restore(second)
-    assert second.snapshot() == first.snapshot()
+    assert second.snapshot() == resumed(first.snapshot())
+    assert second.snapshot()["summary"]["gamma"] == cold.gammas[-1]
     warm = cell.run(second, 1)
     keeper.close(second)
     assert cold.gammas[0] == 0
