@@ -23,6 +23,7 @@ from vllm_hust_vspec.demo.drafter import DEFAULT, DRAFTS, Drafter, checkout, fin
 from vllm_hust_vspec.demo.model import NAME, prepare
 from vllm_hust_vspec.demo.plan import CELLS, FULL, QUICK, Clock, Scale, order
 from vllm_hust_vspec.demo.ports import choose
+from vllm_hust_vspec.demo.precision import processor, serving_dtype
 from vllm_hust_vspec.demo.progress import Show
 from vllm_hust_vspec.demo.results import Results
 from vllm_hust_vspec.demo.servers import Server, Servers
@@ -223,7 +224,8 @@ def _host() -> dict[str, Any]:
         "torch": _version("torch"),
         "python": platform.python_version(),
         "cores": usable_cores(),
-        "processor": _processor(),
+        "processor": processor(),
+        "dtype": serving_dtype(),
     }
 
 
@@ -232,11 +234,3 @@ def _version(package: str) -> str | None:
         return version(package)
     except PackageNotFoundError:
         return None
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor()
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())

@@ -10,6 +10,7 @@ from vllm_hust_vspec.demo.cores import usable_cores
 from vllm_hust_vspec.demo.drafter import Drafter
 from vllm_hust_vspec.demo.plan import CONCURRENCY, MAX_GAMMA
 from vllm_hust_vspec.demo.ports import HOST
+from vllm_hust_vspec.demo.precision import serving_dtype
 from vllm_hust_vspec.errors import UserError
 from vllm_hust_vspec.launcher import check_start, make_plan
 from vllm_hust_vspec.settings import Settings
@@ -60,7 +61,7 @@ def _flags(model: Path, drafter: Drafter, port: int, socket: Path) -> dict[str, 
         "target_model": str(model),
         "served_model_name": MODEL,
         "gamma": MAX_GAMMA,
-        "dtype": "bfloat16",
+        "dtype": serving_dtype(),
         "graph_mode": "eager",
         "max_model_len": 1024,
         "max_num_seqs": max(CONCURRENCY),

@@ -86,7 +86,7 @@ def identity(results: Results) -> list[str]:
 def show(results: Results, console: Console) -> None:
     host = results.host
     console.print(
-        f"{host['model']}, {host['cores']} cores, vLLM {host['vllm']}; "
+        f"{host['model']} in {host['dtype']}, {host['cores']} cores, vLLM {host['vllm']}; "
         "tokens/s from the first request to the last answer; * best fixed gamma; "
         "ratios of the means, with the least..greatest of the repeats; "
         "adaptive starts cold in the first row and keeps what it learns from row to row",

@@ -6,7 +6,7 @@ from vllm_hust_vspec.demo.identity import Divergence, Judged, Noise
 from vllm_hust_vspec.demo.plan import ADAPTIVE, CELLS, FIXED, TARGET, Cell, Load, gamma_of, order
 from vllm_hust_vspec.demo.results import CellResult, Results, Run, Speculation
 
-HOST = {"model": "tiny", "cores": 2, "vllm": "0.32.0", "method": "ngram"}
+HOST = {"model": "tiny", "cores": 2, "dtype": "bfloat16", "vllm": "0.32.0", "method": "ngram"}
 
 
 def speculation(gamma: int, *, proposed: int = 40, accepted: int = 30, verifications: int = 10) -> Speculation:

@@ -88,6 +88,14 @@ def test_a_users_choice_of_threads_is_kept(tmp_path: Path, monkeypatch: pytest.M
     assert target.environment["OMP_NUM_THREADS"] == "3"
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+def test_both_servers_compute_in_what_the_processor_is_fast_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dtype: str
+) -> None:
+    monkeypatch.setattr(launch, "serving_dtype", lambda: dtype)
+    assert [_value(start, "--dtype") for start in _starts(tmp_path, monkeypatch, {}, CPU)] == [dtype, dtype]
+
+
 def test_numba_must_not_take_the_threads_of_the_speculative_server(made: tuple[Start, Start]) -> None:
     assert made[1].environment["NUMBA_THREADING_LAYER"] == "workqueue"
 
