@@ -37,6 +37,10 @@ MOST_MOVED = 0.3
 HALF_LIFE = 256.0
 # The share by which a step time that another run measured may be off, as a standard error.
 RESUMED_DOUBT = 0.12
+# The same for the first steps of a run: they pay for caches, allocators and kernels that later ones find ready, and
+# would make the gamma that they ran with, the smallest, look slow for long.
+COLD_STEPS = 3
+COLD_DOUBT = 0.5
 
 
 class Step(NamedTuple):
@@ -142,7 +146,8 @@ class StepTime:
                 self.outliers += 1
                 seconds, known = bound, 0.5
         self._cells[key] = Cell(row, [1.0])
-        self._table[row] = (*step, seconds, known, self._clock, 0.0, self._level, 0.0)
+        doubt = COLD_DOUBT if self._clock <= COLD_STEPS else 0.0
+        self._table[row] = (*step, seconds, known, self._clock, 0.0, self._level, doubt)
 
     def _update(self, cell: Cell, step: Step, seconds: float, plain: bool) -> None:
         row = self._table[cell.row]
