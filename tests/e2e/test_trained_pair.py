@@ -98,7 +98,7 @@ def _paced(started: Engine, pass_s: float) -> Callable[[], float]:
 
     def clock() -> float:
         nonlocal now
-        now += STEP_S + pass_s * max(loop.gamma, 1)
+        now += STEP_S + pass_s * loop.gamma  # at gamma 0 the drafter rests
         return now
 
     return clock

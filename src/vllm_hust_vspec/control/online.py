@@ -16,6 +16,7 @@ from vllm_hust_vspec.control.acceptance import Acceptance
 from vllm_hust_vspec.control.bounds import Bounds
 from vllm_hust_vspec.control.contract import Decision, Reason, StepContext, StepOutcome
 from vllm_hust_vspec.control.guard import sift, whole
+from vllm_hust_vspec.control.replay import PAYBACK, ReplayPrice
 from vllm_hust_vspec.control.state import count, envelope, number, opened
 from vllm_hust_vspec.control.step_time import Step, StepTime
 from vllm_hust_vspec.control.tuning import Tuning
@@ -70,6 +71,8 @@ class OnlineController:
         self._time = StepTime(
             settled=tuning.memory, calibrate=tuning.calibrate, calibration_weight=tuning.calibration_weight
         )
+        self._replay = ReplayPrice()
+        self._debt = 0.0
         self._gamma = bounds.min_gamma
         self._asked = 0
         self._octave = -1
@@ -115,7 +118,10 @@ class OnlineController:
             return Decision(self._gamma, "hold")
         seconds = self._seconds(batch, context)
         scores = [tokens / time for tokens, time in zip(self._acceptance.tokens, seconds, strict=True)]
-        self._credit = min(self._credit + self._tuning.exploration, CREDIT_MOST)
+        # Steps that resuming costs first; only who rests has to resume.
+        owed = step.owed_tokens if self._gamma == 0 and whole(step.owed_tokens) else 0
+        self._debt = self._replay.seconds(owed, self._time.fit) / seconds[0]
+        self._credit = min(self._credit + self._tuning.exploration, CREDIT_MOST + self._debt)
         self._since_change += 1
         self._least_age += 1
         gamma, reason = self._choose(batch, context, highest, [scores[0] * (1.0 + SOLO), *scores[1:]], seconds)
@@ -165,6 +171,8 @@ class OnlineController:
         top = min(highest, max(reach, now) + 1 if self._trusted(now) else max(reach, now), now + (step or highest))
         low = lowest if step is None else max(lowest, now - step)
         best = max(range(low, top + 1), key=scores.__getitem__)
+        if self._debt > PAYBACK * (scores[best] / scores[now] - 1.0):
+            best = now
         if best > reach and scores[best] > scores[now] * (1.0 + (self._tuning.hysteresis or 0.0)):
             if self._tuning.warmup_return == "incumbent":
                 return self._start_probe(best, max(self._tuning.warmup, TIME_STEPS))
@@ -216,7 +224,7 @@ class OnlineController:
         length = math.ceil(PROBE_DRAFTS / batch)
         for gamma in range(now + 1, top + 1):
             if hope[gamma] / seconds[gamma] > WORTH * scores[now]:
-                price = length * max(0.0, 1.0 - scores[gamma] / scores[now])
+                price = self._debt + length * max(0.0, 1.0 - scores[gamma] / scores[now])
                 patience = max(DRAFT_GAP * self._backoff, price / self._tuning.exploration)
                 if self._quiet < patience or not self._pay(length, scores, gamma):
                     return now, "hold"
@@ -245,7 +253,7 @@ class OnlineController:
 
     def _pay(self, steps: int, scores: list[float], gamma: int) -> bool:
         """Take the price of a probe of so many steps from the credit, if there is enough."""
-        price = max(steps, self._tuning.interval) * max(0.0, 1.0 - scores[gamma] / scores[self._gamma])
+        price = self._debt + max(steps, self._tuning.interval) * max(0.0, 1.0 - scores[gamma] / scores[self._gamma])
         if price > self._credit:
             return False
         self._credit -= price
@@ -296,6 +304,9 @@ class OnlineController:
         if seen.step is None:
             return
         self._counters["timed"] += 1
+        if seen.replayed:
+            self._replay.observe(seen.replayed, seen.seconds - self._time.fit.seconds(seen.step))
+            return
         self._passes[seen.gamma] += 0.2 * (seen.step.passes - self._passes[seen.gamma])
         self._time.observe(seen.gamma, seen.step, seen.seconds)
         if asked == seen.gamma:
@@ -316,6 +327,7 @@ class OnlineController:
         state = {
             "acceptance": self._acceptance.dump(),
             "time": self._time.dump(),
+            "replay": self._replay.dump(),
             "reach": sorted(self._reach.items()),
             "samples": sorted(self._samples.items()),
             "passes": list(self._passes),
@@ -338,6 +350,7 @@ class OnlineController:
         new, lowest, highest = OnlineController(self._bounds, self._tuning, self._seed), *self._bounds.range
         new._acceptance.load(state["acceptance"])
         new._time.load(state["time"])
+        new._replay.load(state["replay"])
         new._reach = {count(key): count(gamma, highest) for key, gamma in state["reach"]}
         new._samples = {count(key): [count(n) for n in counts] for key, counts in state["samples"]}
         new._passes = [number(value, 0.0) for value in state["passes"]]

@@ -9,45 +9,24 @@ import logging
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from vllm_hust_vspec.control import Decision, GammaController, StepContext, StepOutcome
+from vllm_hust_vspec.host.gamma0.passes import DrafterPasses
 from vllm_hust_vspec.host.keeper import Keeper
 from vllm_hust_vspec.host.scope import MODEL_DRAFTERS
+from vllm_hust_vspec.host.steps import Feedback, Step, outcome_of, verified_drafts
 from vllm_hust_vspec.host.trace import Trace
 
 logger = logging.getLogger("vllm.vspec")
-
-
-@dataclass(slots=True)
-class Step:
-    """A scheduled step whose output is still to come."""
-
-    output: Any
-    gamma: int
-    context: StepContext
-    expected: list[str]
-    after_idle: bool
-    pinned: bool
-    reason: str = ""
-    goodput: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Feedback:
-    """A step's output, read before the scheduler consumes it. verified: request id -> (proposed, accepted)."""
-
-    step: Step
-    verified: dict[str, tuple[int, int]]
-    interval_s: float | None
 
 
 class GammaLoop:
     """Decides gamma for a scheduler and learns from what its steps return.
 
     clock: seconds, monotonic; `new_controller` makes the controller anew when it is reset; `all_passes`: the drafter
-    always runs as many passes as configured, however few of their tokens are wanted.
+    always runs as many passes as configured, however few of their tokens are wanted; `rests`: at gamma 0 it runs none,
+    and makes up for it when speculation resumes.
     """
 
     def __init__(
@@ -60,6 +39,7 @@ class GammaLoop:
         new_controller: Callable[[], GammaController],
         clock: Callable[[], float] = time.perf_counter,
         all_passes: bool = False,
+        rests: bool = False,
     ) -> None:
         self.method = method
         self.policy = policy
@@ -70,7 +50,7 @@ class GammaLoop:
         self.gamma = 0
         self.trace: Trace | None = None
         self._keeper: Keeper | None = None
-        self._passes = _draft_passes(method, max_gamma, all_passes)
+        self._passes = DrafterPasses(method in MODEL_DRAFTERS, max_gamma if all_passes else None, rests)
         self._new_controller = new_controller
         self._controller = new_controller()
         self._pending: deque[Step] = deque()
@@ -112,6 +92,7 @@ class GammaLoop:
 
     def decide(self, scheduler: Any, output: Any) -> int:
         """Gamma of this non-empty step: how many tokens each request that samples in it drafts for its next one."""
+        self._passes.forget(output.finished_req_ids)
         context, expected = self._read(scheduler, output)
         pin = self.pin
         gamma, reason, expected_goodput = (pin, "pinned", None) if pin is not None else self._ask(context)
@@ -123,8 +104,11 @@ class GammaLoop:
             self.gamma = gamma
         self.totals["steps"] += 1
         self.decisions[reason] += 1
+        passes = self._passes.of(output, gamma, bool(context.num_decodes))
         pinned = pin is not None
-        self._pending.append(Step(output, gamma, context, expected, self._idle, pinned, reason, expected_goodput))
+        self._pending.append(
+            Step(output, gamma, context, expected, self._idle, pinned, passes, reason, expected_goodput)
+        )
         self._idle = False
         if self.method not in MODEL_DRAFTERS:
             self._remember_asked(scheduler, output, gamma)
@@ -154,16 +138,16 @@ class GammaLoop:
             return None
         while self._pending[0].output is not output:
             cancelled = self._pending.popleft()
-            self._observe(cancelled, _outcome(cancelled, {}, 0, None, self._passes))
+            self._observe(cancelled, outcome_of(cancelled, {}, 0, None))
         step = self._pending.popleft()
         interval = None if step.after_idle or self._last_update is None else now - self._last_update
         self._last_update = now
-        return Feedback(step, _verified(step.expected, scheduler, output, runner_output), interval)
+        return Feedback(step, verified_drafts(step.expected, scheduler, output, runner_output), interval)
 
     def end_update(self, scheduler: Any, feedback: Feedback, engine_outputs: Mapping[int, Any]) -> None:
         """Complete a step's outcome with the tokens that were kept, and show it to the controller."""
         committed = sum(len(out.new_token_ids) for group in engine_outputs.values() for out in group.outputs)
-        outcome = _outcome(feedback.step, feedback.verified, committed, feedback.interval_s, self._passes)
+        outcome = outcome_of(feedback.step, feedback.verified, committed, feedback.interval_s)
         totals = self.totals
         totals["proposed"] += sum(outcome.proposed)
         totals["accepted"] += sum(outcome.accepted)
@@ -222,6 +206,7 @@ class GammaLoop:
             context_tokens=context,
             token_budget=self.token_budget,
             verify_tokens=total - prefill,
+            owed_tokens=self._passes.owed(scheduled),
         )
         return step, expected
 
@@ -249,58 +234,3 @@ class GammaLoop:
         if self._faults == 1:
             logger.exception("vspec: the controller failed in %s; gamma is pinned at %d", where, self.gamma)
         self.pin = self.gamma
-
-
-def _draft_passes(method: str, max_gamma: int, all_passes: bool) -> tuple[int, ...]:
-    """Drafter passes of a step, by its gamma. A model drafter runs at least one, to keep its KV whole."""
-    if method not in MODEL_DRAFTERS:
-        return (0,) * (max_gamma + 1)
-    return tuple(max_gamma if all_passes else max(gamma, 1) for gamma in range(max_gamma + 1))
-
-
-def _outcome(
-    step: Step,
-    verified: Mapping[str, tuple[int, int]],
-    committed: int,
-    interval_s: float | None,
-    passes: tuple[int, ...],
-) -> StepOutcome:
-    context = step.context
-    return StepOutcome(
-        gamma=step.gamma,
-        num_decodes=context.num_decodes,
-        num_prefill_tokens=context.num_prefill_tokens,
-        context_tokens=context.context_tokens,
-        proposed=tuple(proposed for proposed, _ in verified.values()),
-        accepted=tuple(accepted for _, accepted in verified.values()),
-        committed_tokens=committed,
-        interval_s=interval_s,
-        verify_tokens=context.verify_tokens,
-        draft_passes=passes[step.gamma],
-        request_ids=tuple(verified),
-    )
-
-
-def _verified(expected: list[str], scheduler: Any, output: Any, runner_output: Any) -> dict[str, tuple[int, int]]:
-    """(proposed, accepted) of each request whose drafts a step verified.
-
-    Skipped: requests that are gone, that the step did not sample, and stale outputs of preempted ones. Drafts that a
-    grammar forbade were never offered to the target, so they do not count.
-    """
-    sampled = runner_output.sampled_token_ids
-    if not sampled:
-        return {}
-    index = runner_output.req_id_to_index
-    drafts = output.scheduled_spec_decode_tokens
-    invalid = output.num_invalid_spec_tokens or {}
-    verified = {}
-    for request_id in expected:
-        request = scheduler.requests.get(request_id)
-        row = index.get(request_id)
-        if request is None or row is None or request.is_finished() or request.num_stale_output_tokens > 0:
-            continue
-        tokens = len(sampled[row])
-        if tokens:
-            proposed = len(drafts.get(request_id, ())) - invalid.get(request_id, 0)
-            verified[request_id] = (proposed, min(tokens - 1, proposed))
-    return verified

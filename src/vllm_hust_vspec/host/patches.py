@@ -14,8 +14,11 @@ from vllm_hust_vspec.host import (
 )
 from vllm_hust_vspec.host.accept import verify
 from vllm_hust_vspec.host.accept.rules import relaxes
+from vllm_hust_vspec.host.gamma0 import vllm_drafter
+from vllm_hust_vspec.host.gamma0.mode import gamma0_mode
 from vllm_hust_vspec.host.registry import Facts, Patch, Registry
 from vllm_hust_vspec.host.requirements import Attributes, Field, Method, Symbol
+from vllm_hust_vspec.host.scope import scope_of
 
 
 def _speculates(facts: Facts) -> bool:
@@ -27,6 +30,14 @@ def _speculates(facts: Facts) -> bool:
 def _on_vllms_own_runner(facts: Facts) -> bool:
     """vLLM-Ascend's runner and drafters replace vLLM's, with methods of their own."""
     return _speculates(facts) and not ascend.present()
+
+
+def _rests_on_vllms_own_runner(facts: Facts) -> bool:
+    return (
+        _on_vllms_own_runner(facts)
+        and scope_of(facts.vllm_config, facts.settings).kind == "adaptive"
+        and gamma0_mode(facts.vllm_config, facts.settings) == "catchup"
+    )
 
 
 def _on_ascend(facts: Facts) -> bool:
@@ -136,6 +147,30 @@ PATCHES = (
         when=_on_vllms_own_runner,
         requires=(Method(no_drafts.NGRAM, ("num_speculative_tokens", "sampled_token_ids")),),
         until="vLLM's ngram drafter returns at once when no token is asked for",
+    ),
+    Patch(
+        name="resting-drafter",
+        target=vllm_drafter.PROPOSE,
+        reason="at gamma 0 vLLM runs a pass of the draft model to keep its KV whole: switched off, it still costs; "
+        "one replay when speculation resumes makes up for passes that were skipped",
+        replace=vllm_drafter.propose,
+        when=_rests_on_vllms_own_runner,
+        requires=(
+            Method(vllm_drafter.PROPOSE, vllm_drafter.PARAMETERS),
+            Attributes("vllm.v1.worker.gpu_model_runner:GPUModelRunner", vllm_drafter.OF_RUNNER),
+            *(Field(vllm_drafter.METADATA, name) for name in vllm_drafter.OF_METADATA),
+        ),
+        until="vLLM lets a draft model rest and makes its KV whole when it resumes",
+    ),
+    Patch(
+        name="resting-drafter-near-the-end",
+        target=vllm_drafter.FITS,
+        reason="one request near the longest length makes vLLM skip the drafter for the whole batch, whose KV then has "
+        "holes; what is skipped is noted like a rest",
+        replace=vllm_drafter.input_fits,
+        when=_rests_on_vllms_own_runner,
+        requires=(Method(vllm_drafter.FITS, ("common_attn_metadata",)),),
+        until="vLLM lets a draft model rest and makes its KV whole when it resumes",
     ),
     Patch(
         name="ascend-draft-width",

@@ -72,14 +72,15 @@ class AdaptiveSettings(Section):
     latency_ewma_weight: Float = Option(
         0.2, gt=0, le=1, help="Weight of the newest sample in that correction.", policies=LEARNERS
     )
-    gamma0_mode: Literal["sticky", "sync", "catchup"] = Option(
-        "sync",
+    gamma0_mode: Literal["sticky", "sync", "catchup"] | None = Option(
+        None,
         help=(
             "What the drafter does while gamma is 0. sync: one shadow pass keeps its KV in step; sticky: nothing, "
             "and requests alive meanwhile stay target-only; catchup: nothing, and one replay when speculation resumes."
         ),
-        built_values=("sync",),
+        built_values=(None, "sync", "catchup"),
         policies=LEARNERS,
+        default_text="catchup for a draft model on vLLM, else sync",
     )
     online_window: Int | None = Option(
         None, ge=1, help="Steps that the controller remembers.", policies=("online",), default_text=OWN
