@@ -248,7 +248,9 @@ def test_the_cpu_hosts_sampling_is_broken_before_and_right_after_the_repair() ->
         from vllm_hust_vspec.host.registry import Facts
         from vllm.v1.sample import rejection_sampler as host
         print("BEFORE", cpu.expand_is_broken())
-        server = SimpleNamespace(speculative_config=object(), use_v2_model_runner=False)
+        server = SimpleNamespace(
+            speculative_config=SimpleNamespace(method="ngram"), use_v2_model_runner=False
+        )
         REGISTRY.apply(REGISTRY.select("configured", Facts(settings(), "worker", server)))
         print("EXPANDED", host.expand_batch_to_tokens(torch.tensor([0.5, 0.0]), torch.tensor([1, 3]), 3, 0, 1).tolist())
         print("BROKEN", cpu.expand_is_broken())

@@ -35,6 +35,7 @@ def _on_vllms_own_runner(facts: Facts) -> bool:
 def _rests_on_vllms_own_runner(facts: Facts) -> bool:
     return (
         _on_vllms_own_runner(facts)
+        and facts.vllm_config.speculative_config.method == "draft_model"
         and scope_of(facts.vllm_config, facts.settings).kind == "adaptive"
         and gamma0_mode(facts.vllm_config, facts.settings) == "catchup"
     )
