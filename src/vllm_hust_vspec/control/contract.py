@@ -17,7 +17,6 @@ class StepContext:
     context_tokens: tokens in the KV cache before this step, summed over num_decodes.
     token_budget: max_num_batched_tokens.
     verify_tokens: decode tokens scheduled now, padding included.
-    owed_tokens: tokens of these requests that a resting drafter skipped, and computes when it is asked for drafts.
     """
 
     num_decodes: int
@@ -25,7 +24,6 @@ class StepContext:
     context_tokens: int
     token_budget: int
     verify_tokens: int = 0
-    owed_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +36,7 @@ class StepOutcome:
     committed_tokens: tokens kept after stop checks, first tokens included.
     interval_s: seconds since the step before it ended, None after idle or when the step was cancelled.
     verify_tokens: decode tokens verified in this step, padding included.
-    draft_passes: drafter passes in this step, shadow passes included; None = not counted.
-    owed_tokens: as at its decision; where gamma is not 0 a replay of them is part of the step.
+    draft_passes: drafter passes in this step, shadow passes and replays included; None = not counted.
     """
 
     gamma: int
@@ -53,7 +50,6 @@ class StepOutcome:
     verify_tokens: int = 0
     draft_passes: int | None = None
     request_ids: tuple[str, ...] = ()
-    owed_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)

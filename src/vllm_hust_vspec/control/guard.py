@@ -14,15 +14,13 @@ MOST_PASSES = 64
 @dataclass(slots=True)
 class Sifted:
     """gamma: drafted in the step, None if it cannot be. pairs: (proposed, accepted) -> requests. step and seconds: for
-    the step time, None where nothing can be learnt of it. replayed: tokens of a replay that was part of the step.
-    ignored: values left out."""
+    the step time, None where nothing can be learnt of it. ignored: values left out."""
 
     gamma: int | None
     pairs: Counter[tuple[int, int]]
     step: Step | None
     seconds: float
     ignored: int
-    replayed: int = 0
 
 
 def sift(outcome: StepOutcome, max_gamma: int) -> Sifted:
@@ -38,10 +36,6 @@ def sift(outcome: StepOutcome, max_gamma: int) -> Sifted:
     if not _is_time(outcome.interval_s) or not all(whole(size) for size in sizes):
         timed.ignored += 1
         return timed
-    if not whole(outcome.owed_tokens):
-        timed.ignored += 1
-    elif outcome.gamma:
-        timed.replayed = outcome.owed_tokens
     drafts = sum(proposed * requests for (proposed, _), requests in pairs.items())
     timed.seconds = float(outcome.interval_s)
     timed.step = Step(

@@ -15,7 +15,7 @@ from typing import Any
 from vllm_hust_vspec.control.acceptance import Acceptance
 from vllm_hust_vspec.control.bounds import Bounds
 from vllm_hust_vspec.control.contract import Decision, Reason, StepContext, StepOutcome
-from vllm_hust_vspec.control.guard import sift, whole
+from vllm_hust_vspec.control.guard import Sifted, sift, whole
 from vllm_hust_vspec.control.replay import PAYBACK, ReplayPrice
 from vllm_hust_vspec.control.state import count, envelope, number, opened
 from vllm_hust_vspec.control.step_time import Step, StepTime
@@ -119,8 +119,7 @@ class OnlineController:
         seconds = self._seconds(batch, context)
         scores = [tokens / time for tokens, time in zip(self._acceptance.tokens, seconds, strict=True)]
         # Steps that resuming costs first; only who rests has to resume.
-        owed = step.owed_tokens if self._gamma == 0 and whole(step.owed_tokens) else 0
-        self._debt = self._replay.seconds(owed, self._time.fit) / seconds[0]
+        self._debt = self._replay.seconds(context, self._time.fit) / seconds[0] if self._gamma == 0 else 0.0
         self._credit = min(self._credit + self._tuning.exploration, CREDIT_MOST + self._debt)
         self._since_change += 1
         self._least_age += 1
@@ -301,18 +300,32 @@ class OnlineController:
         self._asked = seen.gamma
         if seen.pairs:
             self._acceptance.observe(asked, seen.pairs)
-        if seen.step is None:
+        if self._replays(outcome, seen) or seen.step is None:
             return
         self._counters["timed"] += 1
-        if seen.replayed:
-            self._replay.observe(seen.replayed, seen.seconds - self._time.fit.seconds(seen.step))
-            return
         self._passes[seen.gamma] += 0.2 * (seen.step.passes - self._passes[seen.gamma])
         self._time.observe(seen.gamma, seen.step, seen.seconds)
         if asked == seen.gamma:
             octave = round(math.log2(seen.step.batch))
             samples = self._samples.setdefault(octave, [0] * (self._bounds.max_gamma + 1))
             samples[asked] = min(samples[asked] + 1, MOST_SAMPLES)
+
+    def _replays(self, outcome: StepOutcome, seen: Sifted) -> bool:
+        """Follow the drafter's rests. Whether a replay was part of this step, whose time then is not its gamma's."""
+        price, passes = self._replay, outcome.draft_passes
+        if seen.gamma == 0:
+            tokens = (outcome.num_prefill_tokens, outcome.verify_tokens)
+            if passes == 0 and all(map(whole, tokens)):
+                price.rest(sum(tokens))
+            return False
+        if not price.due or passes is None or seen.gamma is None:
+            return False
+        replayed = passes > seen.gamma
+        if replayed and seen.step is not None:
+            extra = seen.seconds - self._time.fit.seconds(seen.step._replace(passes=float(seen.gamma)))
+            price.observe(int(seen.step.context), extra, self._time.fit)
+        price.resume()
+        return replayed
 
     # Remembering
 

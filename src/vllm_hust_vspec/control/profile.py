@@ -145,7 +145,7 @@ class ProfileController:
         if seen.pairs:
             self._acceptance.observe(seen.pairs)
         # A step whose verification and drafts belong to different gammas says little of either.
-        if seen.step is None or seen.replayed or asked != gamma:
+        if seen.step is None or asked != gamma:
             return
         self._counters["timed"] += 1
         self._time.observe(

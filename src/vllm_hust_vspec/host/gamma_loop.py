@@ -92,7 +92,6 @@ class GammaLoop:
 
     def decide(self, scheduler: Any, output: Any) -> int:
         """Gamma of this non-empty step: how many tokens each request that samples in it drafts for its next one."""
-        self._passes.forget(output.finished_req_ids)
         context, expected = self._read(scheduler, output)
         pin = self.pin
         gamma, reason, expected_goodput = (pin, "pinned", None) if pin is not None else self._ask(context)
@@ -104,7 +103,7 @@ class GammaLoop:
             self.gamma = gamma
         self.totals["steps"] += 1
         self.decisions[reason] += 1
-        passes = self._passes.of(output, gamma, bool(context.num_decodes))
+        passes = self._passes.of(gamma, bool(context.num_decodes))
         pinned = pin is not None
         self._pending.append(
             Step(output, gamma, context, expected, self._idle, pinned, passes, reason, expected_goodput)
@@ -206,7 +205,6 @@ class GammaLoop:
             context_tokens=context,
             token_budget=self.token_budget,
             verify_tokens=total - prefill,
-            owed_tokens=self._passes.owed(scheduled),
         )
         return step, expected
 

@@ -53,7 +53,6 @@ def outcome_of(
         verify_tokens=context.verify_tokens,
         draft_passes=step.passes,
         request_ids=tuple(verified),
-        owed_tokens=context.owed_tokens,
     )
 
 
