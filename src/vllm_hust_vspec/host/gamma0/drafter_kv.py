@@ -15,15 +15,13 @@ from vllm_hust_vspec.host.gamma0.spans import Span, passes
 class Batch:
     """What the target computed in a step.
 
-    requests: ids, a row each; tokens, slots [tokens]: of all rows, one after the other; firsts [rows]: index of each
-    row's first token; starts [rows]: its position; blocks [rows, n]: the drafter's block table; longest: at least the
-    greatest start.
+    requests: ids, a row each; tokens, slots [tokens]: of all rows, one after the other; starts [rows]: position of each
+    row's first token; blocks [rows, n]: the drafter's block table; longest: at least the greatest start.
     """
 
     requests: Sequence[str]
     tokens: torch.Tensor
     slots: torch.Tensor
-    firsts: torch.Tensor
     starts: torch.Tensor
     blocks: torch.Tensor
     longest: int
@@ -83,37 +81,31 @@ class DrafterKV:
         Waits for the device once where a request may lack something: when it is new to the batch, or a step was
         skipped since; steps after that cost a scatter.
         """
+        # Noted first: the token after a span that ends where the step begins is the step's own.
+        self._ledger.note(batch.slots, batch.tokens, owed=False)
+        if not self._rested:
+            return
         doubtful = [row for row, request in enumerate(batch.requests) if request not in self._whole]
-        if doubtful and self._rested:
+        if doubtful:
             self._replay(batch, doubtful, run)
         # Who leaves the batch may come back with blocks of somebody else's.
         self._whole = set(batch.requests)
-        self._ledger.note(batch.slots, batch.tokens, owed=False)
 
     def _replay(self, batch: Batch, rows: list[int], run: Callable[[Replay], None]) -> None:
-        device = batch.blocks.device
-        chosen = torch.tensor(rows, device=device)
+        chosen = torch.tensor(rows, device=batch.blocks.device)
         starts = batch.starts[chosen]
         first = self._ledger.first_owed(batch.blocks[chosen], self._block_size, starts, batch.longest)
         owed = [Span(*span) for span in zip(rows, first, starts.tolist(), strict=True)]
-        # A span that ends where the step begins is followed by the step's first token, which is not in the ledger yet.
-        current = dict(zip(rows, batch.tokens[batch.firsts[chosen]].tolist(), strict=True))
-        ends = {span.row: span.end for span in owed}
         for spans in passes(owed, self._room):
-            replay = self._prepared(batch, spans, current, ends)
+            replay = self._prepared(batch.blocks, spans)
             run(replay)
             self._ledger.clear(replay.slots)
             self.replay_passes += 1
             self.replayed_tokens += sum(replay.lengths)
 
-    def _prepared(self, batch: Batch, spans: list[Span], current: dict[int, int], ends: dict[int, int]) -> Replay:
-        device, blocks, size = batch.blocks.device, batch.blocks, self._block_size
-        positions = torch.cat([torch.arange(span.first, span.end, device=device) for span in spans])
-        of_rows = torch.tensor([span.row for span in spans], device=device)
-        lengths = torch.tensor([span.end - span.first for span in spans], device=device)
-        slots = slots_of(blocks, size, of_rows.repeat_interleave(lengths), positions)
-        last = torch.tensor([span.end == ends[span.row] for span in spans], device=device)
-        after = torch.tensor([min(span.end, ends[span.row] - 1) for span in spans], device=device)
-        known = self._ledger.tokens(slots_of(blocks, size, of_rows, after))
-        now = torch.tensor([current[span.row] for span in spans], dtype=torch.int32, device=device)
-        return Replay(spans, self._ledger.tokens(slots), positions, slots, torch.where(last, now, known))
+    def _prepared(self, blocks: torch.Tensor, spans: list[Span]) -> Replay:
+        positions = torch.cat([torch.arange(span.first, span.end, device=blocks.device) for span in spans])
+        rows, firsts, ends = torch.tensor(spans, device=blocks.device).unbind(1)
+        slots = slots_of(blocks, self._block_size, rows.repeat_interleave(ends - firsts), positions)
+        following = self._ledger.tokens(slots_of(blocks, self._block_size, rows, ends))
+        return Replay(spans, self._ledger.tokens(slots), positions, slots, following)

@@ -41,13 +41,13 @@ class Ledger:
         there are at most `longest`.
         """
         positions = torch.arange(longest, device=blocks.device)
-        slots = blocks[:, positions // block_size].long() * block_size + positions % block_size
-        owed = self._owed[slots] & (positions < ends[:, None])
+        rows = torch.arange(len(blocks), device=blocks.device)[:, None]
+        owed = self._owed[slots_of(blocks, block_size, rows, positions)] & (positions < ends[:, None])
         first = torch.where(owed, positions, longest).amin(dim=1) if longest else ends
         found: list[int] = torch.minimum(first, ends).tolist()
         return found
 
 
 def slots_of(blocks: torch.Tensor, block_size: int, rows: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
-    """int64 [n]: the slots of positions [n] of the requests in rows [n] of a block table."""
+    """int64 [n]: the slots of positions [n] of the requests in rows [n] of a block table; both broadcast."""
     return blocks[rows, positions // block_size].long() * block_size + positions % block_size

@@ -67,14 +67,12 @@ def propose(
             common_attn_metadata=_metadata(cad, replay),
         )
 
-    firsts = cad.query_start_loc[:count].long()
     kv.resume(
         Batch(
             requests=requests,
             tokens=target_token_ids,
             slots=slots,
-            firsts=firsts,
-            starts=target_positions[firsts],
+            starts=target_positions[cad.query_start_loc[:count].long()],
             blocks=cad.block_table_tensor[:count],
             # an upper bound, and under asynchronous scheduling beyond the table's last column
             longest=min(cad.max_seq_len, cad.block_table_tensor.shape[1] * drafter.block_size),

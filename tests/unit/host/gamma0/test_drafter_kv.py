@@ -34,10 +34,9 @@ class Drafter:
 
     def step(self, requests: dict[str, Request], computes: dict[str, int], *, drafts: bool) -> None:
         """The target computes the next tokens of some requests."""
-        tokens, slots, firsts, starts = [], [], [], []
+        tokens, slots, starts = [], [], []
         for name, count in computes.items():
             request = requests[name]
-            firsts.append(len(tokens))
             starts.append(request.computed)
             for position in range(request.computed, request.computed + count):
                 tokens.append(request.tokens[position])
@@ -52,7 +51,6 @@ class Drafter:
             list(computes),
             torch.tensor(tokens),
             torch.tensor(slots),
-            torch.tensor(firsts),
             torch.tensor(starts),
             torch.tensor(table, dtype=torch.int32),
             max(starts),
