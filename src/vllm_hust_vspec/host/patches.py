@@ -15,7 +15,6 @@ from vllm_hust_vspec.host import (
 from vllm_hust_vspec.host.accept import verify
 from vllm_hust_vspec.host.accept.rules import relaxes
 from vllm_hust_vspec.host.gamma0 import vllm_drafter
-from vllm_hust_vspec.host.gamma0.mode import gamma0_mode
 from vllm_hust_vspec.host.registry import Facts, Patch, Registry
 from vllm_hust_vspec.host.requirements import Attributes, Field, Method, Symbol
 from vllm_hust_vspec.host.scope import scope_of
@@ -36,8 +35,7 @@ def _rests_on_vllms_own_runner(facts: Facts) -> bool:
     return (
         _on_vllms_own_runner(facts)
         and facts.vllm_config.speculative_config.method == "draft_model"
-        and scope_of(facts.vllm_config, facts.settings).kind == "adaptive"
-        and gamma0_mode(facts.vllm_config, facts.settings) == "catchup"
+        and scope_of(facts.vllm_config, facts.settings).rests
     )
 
 

@@ -10,7 +10,6 @@ from vllm_hust_vspec.control import make_controller
 from vllm_hust_vspec.errors import HostMismatch, UserError, fail
 from vllm_hust_vspec.host import ascend, records
 from vllm_hust_vspec.host.carried_gamma import OUTPUT, CarriedGamma, host_carries_gamma
-from vllm_hust_vspec.host.gamma0.mode import gamma0_mode
 from vllm_hust_vspec.host.gamma_loop import GammaLoop
 from vllm_hust_vspec.host.requirements import Attributes, Field, Method, Requirement
 from vllm_hust_vspec.host.scope import Scope
@@ -80,7 +79,7 @@ class AdaptiveScheduler:
             token_budget=host.max_num_scheduled_tokens,
             new_controller=functools.partial(make_controller, adaptive, max_gamma=host.num_spec_tokens),
             all_passes=ascend.drafts_in_one_graph(host.vllm_config),
-            rests=gamma0_mode(host.vllm_config, self.vspec_settings) == "catchup",
+            rests=self.vspec_scope.rests,
         )
         records.attach(self.vspec, host.vllm_config, adaptive)
         self._vspec_pads = host.vllm_config.compilation_config.cudagraph_mode.has_full_cudagraphs()

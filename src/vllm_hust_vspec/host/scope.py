@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from vllm_hust_vspec.errors import HostMismatch
 from vllm_hust_vspec.host import ascend, carried_gamma
+from vllm_hust_vspec.host.gamma0.mode import gamma0_mode
 from vllm_hust_vspec.host.requirements import Field, Method
 from vllm_hust_vspec.settings import Settings
 
@@ -23,12 +24,14 @@ CARRIES_GAMMA = (
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """kind: adaptive, a controller decides; pinned, gamma stays as configured; inert, there is no speculation."""
+    """kind: adaptive, a controller decides; pinned, gamma stays as configured; inert, there is no speculation.
+    rests: the drafter runs no pass at gamma 0, and makes up for it when speculation resumes."""
 
     kind: Literal["adaptive", "pinned", "inert"]
     line: str
     method: str = ""
     max_gamma: int = 0
+    rests: bool = False
 
 
 def scope_of(vllm_config: Any, settings: Settings) -> Scope:
@@ -47,7 +50,8 @@ def scope_of(vllm_config: Any, settings: Settings) -> Scope:
     _require_a_way_for_gamma()
     policy = adaptive.policy if adaptive.speculation else "fixed"
     low = gamma if policy == "fixed" else (adaptive.min_gamma or 0)
-    return Scope("adaptive", f"gamma {low}..{gamma} ({method}), policy {policy}", method, gamma)
+    rests = gamma0_mode(vllm_config, settings) == "catchup"
+    return Scope("adaptive", f"gamma {low}..{gamma} ({method}), policy {policy}", method, gamma, rests)
 
 
 def _require_a_way_for_gamma() -> None:

@@ -20,12 +20,17 @@ def capable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scope, "CARRIES_GAMMA", ())
 
 
+def plain(**facts: Any) -> Any:
+    """A dense text model with full attention."""
+    return Thing(uses_mrope=False, get_sliding_window=lambda: None, **facts)
+
+
 def config(**changes: Any) -> Any:
     """A server's configuration; a change is given as section__name=value."""
     sections: dict[str, Any] = {
-        "speculative_config": Thing(method="eagle", num_speculative_tokens=4),
+        "speculative_config": Thing(method="eagle", num_speculative_tokens=4, draft_model_config=plain()),
         "parallel_config": Thing(data_parallel_size=1, pipeline_parallel_size=1),
-        "model_config": Thing(enable_sleep_mode=False),
+        "model_config": plain(enable_sleep_mode=False),
         "use_v2_model_runner": False,
         "lora_config": None,
         "kv_transfer_config": None,
@@ -44,6 +49,18 @@ def test_the_four_methods_adapt(method: str) -> None:
     found = scope_of(config(speculative_config__method=method), Settings())
     assert (found.kind, found.method, found.max_gamma) == ("adaptive", method, 4)
     assert found.line == f"gamma 0..4 ({method}), policy online"
+
+
+@pytest.mark.parametrize("method", ["draft_model", "eagle", "eagle3", "ngram"])
+def test_a_draft_model_alone_rests_at_gamma_0(method: str) -> None:
+    assert scope_of(config(speculative_config__method=method), Settings()).rests == (method == "draft_model")
+
+
+def test_a_rest_that_cannot_be_made_up_for_is_refused_with_the_configuration() -> None:
+    asking = Settings.from_environment({"HUST_VSPEC_ADAPTIVE_GAMMA0_MODE": "catchup"})
+    assert scope_of(config(speculative_config__method="draft_model"), asking).rests
+    with pytest.raises(UserError, match="hidden states"):
+        scope_of(config(), asking)
 
 
 def test_without_speculation_it_is_inert() -> None:

@@ -33,6 +33,8 @@ def gamma0_mode(vllm_config: Any, settings: Settings) -> Mode:
 def _no_catchup(vllm_config: Any) -> str | None:
     """Why a resting drafter's KV could not be made whole again; None where it can."""
     spec, target = vllm_config.speculative_config, vllm_config.model_config
+    if str(spec.method) == "ngram":
+        return "method ngram has no drafter with KV of its own"
     if str(spec.method) != "draft_model":
         return f"method {spec.method} drafts from the target's hidden states, which are not kept"
     if ascend.present():

@@ -33,6 +33,7 @@ def test_a_draft_model_rests_unless_told_otherwise() -> None:
     ("config", "word"),
     [
         (server("eagle"), "hidden states"),
+        (server("ngram"), "no drafter with KV"),
         (server(window=512), "sliding window"),
         (server(uses_mrope=True), "images"),
         (server(is_multimodal_model=True), "images"),
